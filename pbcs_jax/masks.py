@@ -1,0 +1,131 @@
+"""Bernoulli masks over n candidates: sample, log-probability, score, pack into fixed capacity.
+
+A mask is a vector of 0 and 1, m ~ prod_i s_i^m_i (1 - s_i)^(1 - m_i). M of them are one array
+`[M, n]`, and everything here works on all of them at once.
+"""
+
+import math
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import xlog1py, xlogy
+
+
+def sample_masks(key: jax.Array, probabilities: jax.Array, num_masks: int) -> jax.Array:
+    """Draws independent masks from p(m | s).
+
+    Args:
+      key: PRNG key, consumed.
+      probabilities: `[n]`, s.
+      num_masks: M.
+
+    Returns:
+      `[M, n]` float32 of 0 and 1.
+
+    >>> masks = sample_masks(jax.random.key(0), jnp.array([0.0, 0.5, 1.0]), 4)
+    >>> masks.shape, masks[:, 0].tolist(), masks[:, 2].tolist()
+    ((4, 3), [0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0])
+    """
+    chex.assert_rank(probabilities, 1)
+    shape = (num_masks, probabilities.shape[0])
+    return jax.random.bernoulli(key, probabilities, shape).astype(jnp.float32)
+
+
+def mask_log_prob(masks: jax.Array, probabilities: jax.Array) -> jax.Array:
+    """ln p(m | s) of each mask; -inf for a mask that cannot occur.
+
+    Args:
+      masks: `[M, n]` of 0 and 1.
+      probabilities: `[n]`, s.
+
+    Returns:
+      `[M]`.
+
+    >>> mask_log_prob(jnp.array([[1.0, 0.0]]), jnp.array([0.5, 0.0])).tolist()
+    [-0.693...]
+    """
+    chex.assert_rank([masks, probabilities], [2, 1])
+    return jnp.sum(xlogy(masks, probabilities) + xlog1py(1 - masks, -probabilities), axis=-1)
+
+
+def mask_score(masks: jax.Array, probabilities: jax.Array) -> jax.Array:
+    """The score, the gradient of ln p(m | s) with respect to s: m/s - (1 - m)/(1 - s).
+
+    Where s is 0 or 1 the mask is no longer random and its score is 0, never NaN or inf.
+
+    Args:
+      masks: `[M, n]` of 0 and 1.
+      probabilities: `[n]`, s.
+
+    Returns:
+      `[M, n]`.
+
+    >>> mask_score(jnp.array([[1.0, 0.0, 1.0]]), jnp.array([0.25, 0.25, 1.0])).round(3).tolist()
+    [[4.0, -1.33..., 0.0]]
+    """
+    chex.assert_rank([masks, probabilities], [2, 1])
+    limits = jnp.finfo(probabilities.dtype)
+    # Inside (0, 1) but nearer to 0 than the reciprocal can hold: the score stays finite.
+    inside = jnp.clip(probabilities, limits.tiny, 1 - limits.epsneg)
+    score = masks / inside - (1 - masks) / (1 - inside)
+    return jnp.where(is_random(probabilities), score, 0)
+
+
+def is_random(probabilities: jax.Array) -> jax.Array:
+    """`[n]` bool: which candidates are still undecided, 0 < s < 1."""
+    return (probabilities > 0) & (probabilities < 1)
+
+
+class PackedMasks(NamedTuple):
+    """M masks as lists of candidates, each padded to the same capacity.
+
+    Attributes:
+      indices: `[M, capacity]` int32, the candidates; padding repeats real rows and has weight 0.
+      weights: `[M, capacity]` float32, the mask's values; 0 where there is padding.
+      masks: `[M, n]`, the masks that the packed rows stand for: what overflowed is not in them.
+      overflow: `[M]` int32, how many chosen candidates found no room.
+    """
+
+    indices: jax.Array
+    weights: jax.Array
+    masks: jax.Array
+    overflow: jax.Array
+
+
+def pack_masks(masks: jax.Array, capacity: int) -> PackedMasks:
+    """Packs each mask's chosen candidates into `capacity` rows.
+
+    Relaxed masks (values between 0 and 1) keep their `capacity` heaviest candidates.
+
+    Args:
+      masks: `[M, n]` of values in [0, 1].
+      capacity: rows a mask has, at most n.
+
+    Returns:
+      `PackedMasks`.
+
+    >>> packed = pack_masks(jnp.array([[0.0, 1.0, 0.0, 1.0]]), capacity=3)
+    >>> packed.indices.tolist(), packed.weights.tolist(), packed.overflow.tolist()
+    ([[1, 3, 0]], [[1.0, 1.0, 0.0]], [0])
+    """
+    chex.assert_rank(masks, 2)
+    weights, indices = jax.lax.top_k(masks, capacity)  # ties: the lower index first
+    rows = jnp.arange(masks.shape[0])[:, None]
+    kept = jnp.zeros_like(masks).at[rows, indices].set(weights)
+    overflow = jnp.sum(masks >= 0.5, axis=-1) - jnp.sum(weights >= 0.5, axis=-1)
+    return PackedMasks(indices, weights, kept, overflow)
+
+
+def default_capacity(n: int, size: float, sigmas: float = 4.0) -> int:
+    """Rows enough for nearly every mask of expected size `size`: `sigmas` deviations above it.
+
+    The number of chosen candidates has a variance of sum s(1 - s) <= K(1 - K/n). Rounded up to a
+    multiple of 8, for the vector units.
+
+    >>> default_capacity(n=1000, size=100), default_capacity(n=50, size=50)
+    (144, 50)
+    """
+    deviation = math.sqrt(max(size * (1 - size / n), 0.0))
+    return min(n, 8 * math.ceil((size + sigmas * deviation) / 8))
