@@ -1,0 +1,151 @@
+"""From a data set to a selection problem: candidates, a clean validation set, and a test set."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pbcs_jax.data.corruption import imbalance, label_noise
+from pbcs_jax.data.sources import Dataset
+from pbcs_jax.errors import UserError
+
+# Mean and standard deviation a channel, of pixels in [0, 1], by name and shape of a sample.
+KNOWN_STATISTICS = {
+    ("mnist", (28, 28, 1)): ((0.1307,), (0.3081,)),
+    ("cifar10", (32, 32, 3)): ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+}
+
+
+class Problem(NamedTuple):
+    """What a coreset is selected from, and what it is judged by.
+
+    Attributes:
+        x: float32 [n, ...], the candidates, normalised.
+        y: int32 [n], their labels, possibly corrupted.
+        y_true: int32 [n], their labels before the noise; for analysis, never for training.
+        x_val: float32 [v, ...], normalised, or None: clean, class-balanced, no candidate among it.
+        y_val: int32 [v], or None.
+        x_test: float32 [m, ...], normalised.
+        y_test: int32 [m].
+        images: [n, H, W, C], the candidates' raw pixels, or None if they are no pictures.
+        indices: int64 [n], the row of the data set's x_train that each candidate came from.
+        num_classes: number of classes.
+        name: the data set.
+        source: the source that served it.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    y_true: np.ndarray
+    x_val: np.ndarray | None
+    y_val: np.ndarray | None
+    x_test: np.ndarray
+    y_test: np.ndarray
+    images: np.ndarray | None
+    indices: np.ndarray
+    num_classes: int
+    name: str
+    source: str
+
+
+def make_problem(
+    dataset: Dataset,
+    *,
+    seed: int,
+    num_candidates: int = 0,
+    num_validation: int = 0,
+    noise_kind: str = "none",
+    noise_rate: float = 0.0,
+    imbalance_factor: float = 1.0,
+) -> Problem:
+    """Chooses validation set and candidates at random, then corrupts the candidates.
+
+    Each choice has its own random stream, so that changing the noise, say, changes no candidate.
+
+    Args:
+        dataset: where the samples come from.
+        seed: of every random choice, at least 0.
+        num_candidates: how many to choose from, before the imbalance; 0 for all that remain.
+        num_validation: size of the clean validation set, even over the classes; 0 for none.
+        noise_kind: `none`, `symmetric` or `pairwise`: see `label_noise`.
+        noise_rate: the share of the candidates' labels that is flipped.
+        imbalance_factor: largest class over smallest: see `imbalance`. 1 leaves the classes alone.
+
+    Example:
+        >>> from pbcs_jax.data import load
+        >>> problem = make_problem(load("bundled"), seed=0, num_candidates=500, num_validation=100)
+        >>> problem.x.shape, problem.x_val.shape
+        ((500, 28, 28, 1), (100, 28, 28, 1))
+    """
+    if seed < 0:
+        raise UserError(f"seed {seed} is negative; choose 0 or more")
+    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)]
+    for_validation, for_candidates, for_imbalance, for_noise = streams
+    labels, num_classes = dataset.y_train, dataset.num_classes
+
+    validation = _balanced(for_validation, labels, num_validation, num_classes)
+    rest = np.setdiff1d(np.arange(len(labels)), validation)
+    if not 0 <= num_candidates <= len(rest) or len(rest) == 0:
+        raise UserError(
+            f"{num_candidates or 'all'} candidates are asked for, but {dataset.name} has "
+            f"{len(rest)} training samples beside the {num_validation} of the validation set; "
+            "ask for at least 1 and at most that many, or for 0 to take them all"
+        )
+    indices = for_candidates.permutation(rest)[: num_candidates or len(rest)]
+    indices = indices[imbalance(for_imbalance, labels[indices], imbalance_factor, num_classes)]
+    y_true = labels[indices]
+    y = label_noise(for_noise, y_true, noise_kind, noise_rate, num_classes)
+
+    raw = dataset.x_train[indices]
+    mean, std = _statistics(raw, dataset.name)
+    return Problem(
+        x=_normalise(raw, mean, std),
+        y=y,
+        y_true=y_true,
+        x_val=_normalise(dataset.x_train[validation], mean, std) if num_validation else None,
+        y_val=labels[validation] if num_validation else None,
+        x_test=_normalise(dataset.x_test, mean, std),
+        y_test=dataset.y_test,
+        images=raw if raw.ndim == 4 else None,
+        indices=indices,
+        num_classes=num_classes,
+        name=dataset.name,
+        source=dataset.source,
+    )
+
+
+def _balanced(
+    rng: np.random.Generator, labels: np.ndarray, size: int, num_classes: int
+) -> np.ndarray:
+    """[size] positions, class-balanced give or take one, in random order."""
+    if size < 0:
+        raise UserError(f"num_validation is {size}; choose 0 (none) or more")
+    order = rng.permutation(len(labels))
+    wanted = size // num_classes + (np.arange(num_classes) < size % num_classes)
+    available = np.bincount(labels, minlength=num_classes)
+    if np.any(wanted > available):
+        c = int(np.argmax(wanted > available))
+        raise UserError(
+            f"a balanced validation set of {size} needs {wanted[c]} samples of class {c}, which "
+            f"has {available[c]}; lower num_validation to {num_classes * available.min()} or less"
+        )
+    chosen = [order[labels[order] == c][: wanted[c]] for c in range(num_classes)]
+    return rng.permutation(np.concatenate(chosen))
+
+
+def _statistics(x: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation in the units of x, a channel [C] or a column [d]."""
+    if x.dtype == np.uint8 and (name, x.shape[1:]) in KNOWN_STATISTICS:
+        mean, std = np.array(KNOWN_STATISTICS[name, x.shape[1:]]) * 255
+        return mean, std
+    axes = tuple(range(x.ndim - 1))
+    mean, std = x.mean(axes, dtype=np.float64), x.std(axes, dtype=np.float64)
+    # A constant column has no scale; rounding can leave it one that is far below its mean's.
+    return mean, np.where(std > 1e-7 * np.abs(mean), std, 1.0)
+
+
+def _normalise(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """float32 [n, ...], a new array."""
+    out = x.astype(np.float32)
+    out -= mean.astype(np.float32)
+    out /= std.astype(np.float32)
+    return out
