@@ -1,0 +1,86 @@
+"""One content, three renderings."""
+
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from pbcs_jax.report import markdown_table, terminal_table
+from pbcs_jax.report.tables import html_table, table_rows
+
+DASH = "\N{EN DASH}"
+METHODS = {
+    "uniform": {
+        "test_accuracy": {"mean": 0.9, "std": 0.01, "runs": [0.89, 0.91]},
+        "seconds": 0.25,
+        "wrong_labels": 0.2,
+    },
+    "pbcs": {
+        "test_accuracy": {"mean": 0.9345, "std": 0.002, "runs": [0.9325, 0.9365]},
+        "seconds": 1234.56,
+        "wrong_labels": 0.034,
+        "coreset_size": 1000,
+        "class_imbalance": {"mean": 1.23456, "std": 0.5},
+        "per_task": [0.1, 0.2],
+    },
+    "one|run": {"test_accuracy": {"mean": 0.85, "std": 0.0, "runs": [0.85]}, "seconds": 3},
+}
+
+
+def test_rows():
+    headers, cells = table_rows(METHODS)
+    assert headers == [
+        "method",
+        "test accuracy, %",
+        "vs uniform, points",
+        "seconds",
+        "wrong labels, %",
+        "coreset size",
+        "class imbalance",
+    ]
+    assert [[cell.text for cell in row] for row in cells] == [
+        ["uniform", "90.00 ± 1.00", DASH, "0.2", "20.0", DASH, DASH],
+        ["pbcs", "93.45 ± 0.20", "+3.45", "1,234.6", "3.4", "1,000", "1.235 ± 0.5"],
+        ["one|run", "85.00", "-5.00", "3.0", DASH, DASH, DASH],
+    ]
+    assert [[cell.bold for cell in row][:3] for row in cells] == [
+        [False, False, False],
+        [True, True, False],
+        [False, False, False],
+    ]
+
+
+def test_without_uniform_there_is_no_difference():
+    headers, _ = table_rows({"pbcs": METHODS["pbcs"], "other": METHODS["one|run"]})
+    assert not any("uniform" in header for header in headers)
+
+
+@pytest.mark.parametrize("mean", [None, math.nan])
+def test_a_method_without_a_result_is_a_dash_and_never_the_best(mean):
+    failed = {"test_accuracy": {"mean": mean, "std": None, "runs": []}}
+    _, cells = table_rows({"failed": failed, **METHODS})
+    assert {cell.text for cell in cells[0][1:]} == {DASH}
+    assert [row[0].text for row in cells if row[0].bold] == ["pbcs"]
+
+
+def test_markdown():
+    lines = markdown_table(METHODS).splitlines()
+    assert lines[1] == "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    assert lines[3].startswith("| **pbcs** | **93.45 ± 0.20** | +3.45 |")
+    assert lines[4].startswith("| one\\|run | 85.00 |")
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_terminal_shows_every_cell_and_takes_no_markup_from_names(width):
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(terminal_table({"[red]k[/red]": METHODS["one|run"], **METHODS}, "MNIST [red]"))
+    text = console.export_text()
+    for expected in ("[red]k[/red]", "MNIST [red]", "93.45 ± 0.20", "+3.45", "1,234.6", "1,000"):
+        assert expected in text
+
+
+def test_html_is_escaped_and_marks_the_best():
+    text = html_table({"<b>": METHODS["one|run"], **METHODS})
+    assert "&lt;b&gt;" in text and "<b>" not in text
+    assert text.count("<strong>") == 2
