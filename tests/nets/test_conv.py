@@ -1,0 +1,114 @@
+"""The two implementations of the convolution agree, and pooling is pooling."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pbcs_jax.errors import UserError
+from pbcs_jax.nets import Conv, max_pool
+
+
+def _loss(layer, weights):
+    return lambda params, x: jnp.sum(layer.apply(params, x) * weights)
+
+
+@pytest.mark.parametrize("pool", [False, True])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize(
+    ("implementation", "size", "kernel_size", "strides", "channels"),
+    [
+        ("patches", (9, 7), (5, 5), (1, 1), 2),
+        ("patches", (9, 8), (3, 3), (2, 2), 2),
+        ("patches", (11, 10), (4, 3), (2, 1), 2),
+        ("patches", (7, 7), (1, 1), (2, 2), 2),
+        ("winograd", (12, 12), (5, 5), (1, 1), 8),
+        ("winograd", (11, 8), (3, 3), (1, 1), 8),
+        ("winograd", (9, 14), (5, 5), (1, 1), 8),
+    ],
+)
+def test_equal_to_native_forward_and_backward(
+    implementation, size, kernel_size, strides, channels, padding, pool
+):
+    keys = jax.random.split(jax.random.key(0), 4)
+    x = jax.random.normal(keys[0], (3, *size, channels))
+    kernel = jax.random.normal(keys[1], (*kernel_size, channels, 4)) / 5
+    params = {"params": {"kernel": kernel, "bias": jax.random.normal(keys[2], (4,))}}
+
+    def run(implementation):
+        layer = Conv(4, kernel_size, strides, padding, pool=pool, implementation=implementation)
+        outputs = layer.apply(params, x)
+        loss = _loss(layer, jax.random.normal(keys[3], outputs.shape))
+        return outputs, jax.grad(loss, argnums=(0, 1))(params, x)
+
+    ours, native = jax.jit(lambda: (run(implementation), run("native")))()
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=3e-5 * np.abs(b).max()),
+        ours,
+        native,
+    )
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_same_as_flax(padding):
+    x = jax.random.normal(jax.random.key(0), (2, 9, 7, 3))
+    ours, theirs = Conv(4, (3, 3), (2, 2), padding), nn.Conv(4, (3, 3), (2, 2), padding)
+    params = theirs.init(jax.random.key(1), x)
+    jax.tree.map(np.testing.assert_array_equal, ours.init(jax.random.key(1), x), params)
+    np.testing.assert_allclose(ours.apply(params, x), theirs.apply(params, x), atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [1, 8])
+def test_each_mask_has_its_own_weights_and_forward_mode_works(channels):
+    layer = Conv(4, (3, 3), padding="VALID", pool=True, implementation="winograd")
+    x = jax.random.normal(jax.random.key(0), (3, 2, 8, 8, channels))
+    kernels = jax.random.normal(jax.random.key(1), (3, 3, 3, channels, 4)) / 3
+    params = {"params": {"kernel": kernels, "bias": jnp.ones((3, 4))}}
+
+    @jax.jit
+    def together_and_in_turn(params, x):
+        return jax.vmap(layer.apply)(params, x), jax.lax.map(lambda a: layer.apply(*a), (params, x))
+
+    np.testing.assert_allclose(*together_and_in_turn(params, x), atol=1e-5)
+
+    @jax.jit
+    def slopes(params, x):
+        grad = jax.grad(_loss(layer, jnp.cos(jnp.arange(4.0))))(params, x)
+        _, forward = jax.jvp(
+            lambda params: _loss(layer, jnp.cos(jnp.arange(4.0)))(params, x), (params,), (grad,)
+        )
+        return forward, sum(jnp.sum(g**2) for g in jax.tree.leaves(grad))
+
+    np.testing.assert_allclose(*slopes(jax.tree.map(lambda p: p[0], params), x[0]), rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [(6, 8), (7, 5)])
+@pytest.mark.parametrize("ties", [False, True])
+def test_max_pool_equals_flax_forward_and_backward(size, ties):
+    x = jax.random.normal(jax.random.key(0), (2, *size, 3))
+    if ties:
+        x = jnp.round(x)
+
+    def flax_pool(x):
+        return nn.max_pool(x, (2, 2), (2, 2))
+
+    @jax.jit
+    def run(x):
+        weights = jax.random.normal(jax.random.key(1), flax_pool(x).shape)
+        return [
+            (f(x), jax.grad(lambda x, f=f: jnp.sum(f(x) * weights))(x))
+            for f in (max_pool, flax_pool)
+        ]
+
+    jax.tree.map(np.testing.assert_array_equal, *run(x))
+
+
+def test_max_pool_keeps_nan():
+    windows = jnp.where(jnp.eye(4, dtype=bool), jnp.nan, 0.0).reshape(4, 2, 2, 1)
+    assert jnp.isnan(jax.jit(max_pool)(windows)).all()
+
+
+def test_unknown_implementation():
+    with pytest.raises(UserError, match="'fft' is unknown: use 'auto' or one of patches, winograd"):
+        Conv(1, (3, 3), implementation="fft").init(jax.random.key(0), jnp.ones((1, 4, 4, 1)))
