@@ -1,0 +1,46 @@
+"""Probabilistic bilevel coreset selection in JAX: the public API.
+
+import pbcs_jax as pbcs
+"""
+
+from pbcs_jax.coreset import select_coreset
+from pbcs_jax.errors import UserError
+from pbcs_jax.estimators import Estimator, Evaluation, policy_gradient
+from pbcs_jax.inner import Inner
+from pbcs_jax.masks import mask_log_prob, mask_score, sample_masks
+from pbcs_jax.objectives import network_objective
+from pbcs_jax.parallel import mask_mesh
+from pbcs_jax.projection import project
+from pbcs_jax.selection import (
+    DivergenceError,
+    Result,
+    State,
+    draw_coreset,
+    init,
+    run,
+    step,
+)
+from pbcs_jax.settings import Settings
+
+__all__ = [
+    "DivergenceError",
+    "Estimator",
+    "Evaluation",
+    "Inner",
+    "Result",
+    "Settings",
+    "State",
+    "UserError",
+    "draw_coreset",
+    "init",
+    "mask_log_prob",
+    "mask_mesh",
+    "mask_score",
+    "network_objective",
+    "policy_gradient",
+    "project",
+    "run",
+    "sample_masks",
+    "select_coreset",
+    "step",
+]

@@ -1,0 +1,50 @@
+"""Losses of (outputs, targets), one value an example; the caller takes the mean."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pbcs_jax.errors import UserError
+
+LossFn = Callable[[jax.Array, jax.Array], jax.Array]
+
+
+def cross_entropy(outputs: jax.Array, targets: jax.Array) -> jax.Array:
+    """`[B, C]` logits and `[B]` classes -> `[B]`."""
+    return optax.losses.softmax_cross_entropy_with_integer_labels(outputs, targets)
+
+
+def brier(outputs: jax.Array, targets: jax.Array) -> jax.Array:
+    """Squared distance of the softmax from the one-hot target: bounded, no one point rules."""
+    target = jax.nn.one_hot(targets, outputs.shape[-1], dtype=outputs.dtype)
+    return jnp.sum((jax.nn.softmax(outputs) - target) ** 2, axis=-1)
+
+
+def error_rate(outputs: jax.Array, targets: jax.Array) -> jax.Array:
+    """1 where the largest logit is not the target's; its gradient is 0 everywhere."""
+    return (jnp.argmax(outputs, axis=-1) != targets).astype(outputs.dtype)
+
+
+def squared_error(outputs: jax.Array, targets: jax.Array) -> jax.Array:
+    """Regression: `[B]` or `[B, d]` each -> `[B]`; outputs `[B, 1]` fit targets `[B]`."""
+    outputs = outputs.reshape(targets.shape)
+    return jnp.sum(((outputs - targets) ** 2).reshape(targets.shape[0], -1), axis=-1)
+
+
+_LOSSES: dict[str, LossFn] = {
+    "cross_entropy": cross_entropy,
+    "brier": brier,
+    "error_rate": error_rate,
+    "squared_error": squared_error,
+}
+
+
+def get(loss: str | LossFn) -> LossFn:
+    """A loss by name; a function is given back as it is."""
+    if callable(loss):
+        return loss
+    if loss not in _LOSSES:
+        raise UserError(f"loss {loss!r} is unknown: use one of {', '.join(_LOSSES)}, or a function")
+    return _LOSSES[loss]

@@ -1,0 +1,182 @@
+"""Samples: train a network on the chosen candidates, and score it on the outer data."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from pbcs_jax import inner as inner_lib
+from pbcs_jax import losses, masks, parallel
+from pbcs_jax.errors import UserError
+from pbcs_jax.estimators import Evaluation
+from pbcs_jax.nets.model import Model
+
+Objective = Callable[[jax.Array, jax.Array], Evaluation]
+
+
+class _Data(NamedTuple):
+    """What all masks see. `outer` is None where the candidates serve as outer data."""
+
+    x: jax.Array
+    y: jax.Array
+    outer: tuple[jax.Array, jax.Array] | None
+
+
+def network_objective(
+    model: Model,
+    x: jax.Array,
+    y: jax.Array,
+    *,
+    capacity: int,
+    inner: inner_lib.Inner,
+    validation: tuple[jax.Array, jax.Array] | None = None,
+    loss_fn: str | losses.LossFn = "cross_entropy",
+    outer_loss: str | losses.LossFn = "cross_entropy",
+    outer_batch: int = 0,
+    outer_chunk: int = 256,
+    path_steps: int = 0,
+    mesh: Mesh | None = None,
+) -> Objective:
+    """An `evaluate(key, masks [M, n]) -> Evaluation` that trains M networks side by side.
+
+    Args:
+      model: see `nets.model.as_model`.
+      x: `[n, ...]` candidates.
+      y: `[n, ...]` their targets.
+      capacity: rows a coreset has at most, see `masks.default_capacity`.
+      inner: how each network is trained.
+      validation: `(x, y)`, held-out outer data; the candidates themselves if None.
+      loss_fn: training loss, one value an example.
+      outer_loss: any function of (outputs `[N, ...]`, targets `[N, ...]`), a scalar or one value an
+        example. It need not be differentiable unless `path_steps` is above 0.
+      outer_batch: the outer loss is taken on this many random outer examples a step; 0 is all of
+        them.
+      outer_chunk: outer examples that go through the network at once.
+      path_steps: dL/dm is taken through this many last training steps; 0 for none.
+      mesh: the devices to spread the masks over; all of them if None.
+
+    Returns:
+      A pytree (`jax.tree_util.Partial`), so that the data are arguments of a compiled step and not
+      constants inside it.
+    """
+    loss_fn = losses.get(loss_fn)
+    outer_loss = losses.get(outer_loss)
+    if path_steps and outer_loss is losses.error_rate:
+        raise UserError(
+            "outer_loss 'error_rate' has no gradient: use 'brier' or 'cross_entropy', "
+            "or the estimator 'pge'"
+        )
+    if path_steps > max(inner.steps, 0):
+        raise UserError(
+            f"path_steps is {path_steps} but inner.steps is {inner.steps}: it cannot be more"
+        )
+    mesh = mesh or parallel.mask_mesh()
+    data = parallel.replicate(_Data(x, y, validation), mesh)
+
+    def outputs_of(variables, inputs):
+        return in_chunks(lambda rows: model.apply(variables, rows)[0], inputs, outer_chunk)
+
+    def outer_of(variables, outer_x, outer_y):
+        outputs = outputs_of(variables, outer_x)
+        metrics = {}
+        if jnp.issubdtype(outer_y.dtype, jnp.integer):
+            metrics["outer_accuracy"] = jnp.mean(jnp.argmax(outputs, -1) == outer_y)
+        return jnp.mean(outer_loss(outputs, outer_y)), metrics
+
+    def evaluate_one(shared, mapped):
+        data, outer, init_key = shared
+        indices, weights, mask, own_init_key, train_key = mapped
+        init_key = init_key if inner.shared_init else own_init_key
+        variables = model.init(init_key, data.x[:1])
+        coreset = inner_lib.Coreset(data.x[indices], data.y[indices], weights)
+        arguments = (model, loss_fn, inner, train_key, variables, coreset)
+        if not path_steps:
+            trained = inner_lib.train(*arguments)
+            return *outer_of(trained.variables, *outer), trained.ok, None
+        trained, (loss, metrics), tail = inner_lib.train_and_differentiate(
+            *arguments, lambda variables: outer_of(variables, *outer), path_steps
+        )
+        per_example = lambda variables: loss_fn(outputs_of(variables, data.x), data.y)  # noqa: E731
+        return loss, metrics, trained.ok, path_gradient(per_example, tail, mask)
+
+    mapped_over_masks = parallel.map_masks(evaluate_one, mesh)
+
+    def evaluate(data: _Data, key: jax.Array, all_masks: jax.Array) -> Evaluation:
+        outer_key, init_key, own_key, train_key = jax.random.split(key, 4)
+        packed = masks.pack_masks(all_masks, capacity)
+        outer = data.outer or (data.x, data.y)
+        if 0 < outer_batch < outer[0].shape[0]:
+            rows = jax.random.choice(outer_key, outer[0].shape[0], (outer_batch,), replace=False)
+            outer = (outer[0][rows], outer[1][rows])
+        num_masks = all_masks.shape[0]
+        mapped = (
+            packed.indices,
+            packed.weights,
+            packed.masks,
+            jax.random.split(own_key, num_masks),
+            # The same batches and dropout for all masks, as long as they share an initialisation.
+            jnp.broadcast_to(train_key, (num_masks,))
+            if inner.shared_init
+            else jax.random.split(train_key, num_masks),
+        )
+        values, metrics, ok, paths = mapped_over_masks((data, outer, init_key), mapped)
+        return Evaluation(values, ok & jnp.isfinite(values), paths, packed.masks, metrics)
+
+    return jax.tree_util.Partial(evaluate, data)
+
+
+def path_gradient(
+    per_example: Callable[[Any], jax.Array], tail: inner_lib.Tail, mask: jax.Array
+) -> jax.Array:
+    """dL/dm for all n candidates, chosen or not, from the differentiated last steps of training.
+
+    The training gradient of a step is g = sum_i m_i g_i / W with W = sum_i m_i, so one more unit of
+    candidate i changes it by (g_i - g) / W, and the outer loss by the product of that with the
+    step's cotangent v. All products v.g_i come from one forward-mode pass over the candidates.
+
+    Args:
+      per_example: variables -> losses `[n]`.
+      tail: of one training run.
+      mask: `[n]`, what it was trained on.
+
+    Returns:
+      `[n]`.
+    """
+
+    def one_step(total, step):
+        variables, cotangent, weight = step
+
+        def losses_of(params):
+            return per_example({**variables, "params": params})
+
+        _, products = jax.jvp(losses_of, (variables["params"],), (cotangent,))
+        mean = mask @ products / jnp.maximum(jnp.sum(mask), 1e-6)
+        return total + (products - mean) / jnp.maximum(weight, 1.0), None
+
+    start = jnp.zeros_like(mask)
+    return jax.lax.scan(one_step, start, (tail.variables, tail.cotangents, tail.weight))[0]
+
+
+def in_chunks(function: Callable[[jax.Array], Any], rows: jax.Array, chunk: int) -> Any:
+    """`function(rows)` a chunk of rows at a time, so that memory does not grow with their number.
+
+    Args:
+      function: `[chunk, ...] -> [chunk, ...]`, row by row.
+      rows: `[n, ...]`.
+      chunk: rows at once.
+
+    Returns:
+      `[n, ...]`.
+    """
+    n = rows.shape[0]
+    if n <= chunk:
+        return function(rows)
+    pieces = -(-n // chunk)
+    chunk = -(-n // pieces)  # as even as possible: the fill-up is less than one row a piece
+    fill = pieces * chunk - n
+    rows = jnp.concatenate([rows, rows[:fill]]) if fill else rows
+    # Checkpointed: reverse mode keeps the chunk's input, not its activations.
+    outputs = jax.lax.map(jax.checkpoint(function), rows.reshape(pieces, chunk, *rows.shape[1:]))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:n], outputs)

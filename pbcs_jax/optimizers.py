@@ -1,0 +1,56 @@
+"""optax by name, for both loops: what a config file can say about an optimiser."""
+
+import optax
+
+from pbcs_jax.errors import UserError
+
+OPTIMIZERS = ("sgd", "adam")
+SCHEDULES = ("cosine", "constant")
+
+
+def create(
+    optimizer: str | optax.GradientTransformation,
+    learning_rate: float,
+    steps: int,
+    *,
+    schedule: str = "cosine",
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    clip_norm: float = 0.0,
+) -> optax.GradientTransformation:
+    """An optimiser for `steps` steps; a ready-made optax one is given back as it is.
+
+    Args:
+      optimizer: 'sgd' (with `momentum`), 'adam' (AdamW when `weight_decay` > 0), or any optax
+        optimiser.
+      learning_rate: at the start.
+      steps: over which 'cosine' falls to 0.
+      schedule: 'cosine' or 'constant'.
+      momentum: of 'sgd'.
+      weight_decay: added to the gradient for 'sgd', decoupled for 'adam'.
+      clip_norm: the gradient's norm is clipped at this; 0 does not clip.
+    """
+    if not isinstance(optimizer, str):
+        return optimizer
+    if optimizer not in OPTIMIZERS:
+        raise UserError(
+            f"optimizer {optimizer!r} is unknown: use one of {', '.join(OPTIMIZERS)}, "
+            "or pass an optax optimiser"
+        )
+    if schedule not in SCHEDULES:
+        raise UserError(f"schedule {schedule!r} is unknown: use one of {', '.join(SCHEDULES)}")
+    if not learning_rate > 0:
+        raise UserError(f"learning_rate is {learning_rate}: it must be above 0")
+    rate = learning_rate
+    if schedule == "cosine":
+        rate = optax.schedules.cosine_decay_schedule(learning_rate, max(steps, 1))
+    parts = [optax.clip_by_global_norm(clip_norm)] if clip_norm > 0 else []
+    if optimizer == "adam":
+        # eps_root: path gradients go through the square root of Adam's second moment, which may be
+        # 0.
+        parts.append(optax.adamw(rate, eps_root=1e-16, weight_decay=weight_decay))
+    else:
+        if weight_decay > 0:
+            parts.append(optax.add_decayed_weights(weight_decay))
+        parts.append(optax.sgd(rate, momentum=momentum or None))
+    return optax.chain(*parts)

@@ -1,0 +1,58 @@
+"""The mask axis as a mesh axis: M masks spread over the devices, `vmap` inside each."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+AXIS = "masks"
+
+
+def mask_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """A mesh with one axis over `devices` (all of them by default), for the masks."""
+    devices = jax.devices() if devices is None else devices
+    return jax.make_mesh(
+        (len(devices),), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,), devices=devices
+    )
+
+
+def replicate(tree: Any, mesh: Mesh) -> Any:
+    """The arrays of `tree` on every device of the mesh."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+
+
+def map_masks(function: Callable, mesh: Mesh) -> Callable:
+    """`jax.vmap` over the masks of the second argument, spread over the mesh.
+
+    M need not divide by the number of devices: the last masks are repeated to fill up, and what
+    they give is dropped.
+
+    Args:
+      function: `(shared, mapped) -> outputs` for one mask. `shared` is a pytree that all masks see,
+        `mapped` a pytree of this mask's own arrays.
+      mesh: from `mask_mesh`.
+
+    Returns:
+      `(shared, mapped with a leading axis [M, ...]) -> outputs with a leading axis [M, ...]`.
+    """
+    rows = PartitionSpec(AXIS)
+    spread = jax.shard_map(
+        jax.vmap(function, in_axes=(None, 0)),
+        mesh=mesh,
+        in_specs=(PartitionSpec(), rows),
+        out_specs=rows,
+        check_vma=False,  # the masks never talk to each other inside
+    )
+
+    def mapped_over_masks(shared: Any, mapped: Any) -> Any:
+        num_masks = jax.tree.leaves(mapped)[0].shape[0]
+        padding = -num_masks % mesh.size
+        fill = jnp.minimum(jnp.arange(num_masks + padding), num_masks - 1)
+        outputs = spread(shared, jax.tree.map(lambda leaf: leaf[fill], mapped))
+        # Every device gets all losses: the little that follows is done by each for itself.
+        outputs = jax.lax.with_sharding_constraint(outputs, NamedSharding(mesh, PartitionSpec()))
+        return jax.tree.map(lambda leaf: leaf[:num_masks], outputs)
+
+    return mapped_over_masks
