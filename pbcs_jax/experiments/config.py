@@ -1,0 +1,155 @@
+"""What a config file can say: every key and its default. `configs/` sets values, no new keys."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from pbcs_jax import nets
+from pbcs_jax.errors import UserError
+from pbcs_jax.inner import Inner
+from pbcs_jax.settings import Settings
+
+
+def summarization() -> ConfigDict:
+    """The keys of the experiment 'summarization'."""
+    return ConfigDict(
+        {
+            "experiment": "summarization",
+            "seed": 0,
+            "data": {
+                "source": "auto",  # tfds, bundled, npz or auto
+                "name": "mnist",
+                "path": "",  # of an npz file
+                "dir": "",  # of tensorflow-datasets; empty is its default
+                "num_candidates": 1000,  # 0 is all of them
+                "num_validation": 0,  # clean outer data; 0: the candidates themselves
+            },
+            "noise": {"kind": "none", "rate": 0.0},  # none, symmetric or pairwise
+            "imbalance": {"factor": 1.0},  # largest class over smallest
+            "model": {"name": "mlp", "width": 0, "dropout": 0.0},  # of the selection; 0: its own
+            "coreset_size": 100,
+            "methods": ("pbcs", "uniform"),
+            "selection": {
+                "num_masks": 8,
+                "outer_steps": 200,
+                "estimator": "pge",  # pge, gumbel or hybrid
+                "baseline": "leave_one_out",  # or none
+                "temperature": 0.5,  # of gumbel
+                "path_steps": 1,  # last training steps that gumbel and hybrid go through
+                "path_until": 1.0,  # of hybrid: its pathwise part fades until this fraction
+                "optimizer": "adam",
+                "learning_rate": 0.05,
+                "schedule": "cosine",
+                "clip_norm": 3.0,
+                "size_schedule": "constant",  # or cubic, from start_factor * K down to K
+                "start_factor": 2.0,
+                "final": "top_k",  # or sample
+                "outer_loss": "cross_entropy",  # or brier, error_rate
+                "outer_batch": 0,  # outer examples a step; 0 is all of them
+            },
+            "inner": {
+                "steps": 100,
+                "optimizer": "sgd",
+                "learning_rate": 0.1,
+                "momentum": 0.9,
+                "weight_decay": 0.0,
+                "schedule": "cosine",
+                "batch_size": 0,  # 0 is the whole coreset
+                "tolerance": 0.0,
+                "shared_init": True,
+            },
+            "evaluation": {
+                "model": "convnet",
+                "width": 0,
+                "dropout": 0.5,
+                "steps": 300,
+                "optimizer": "adam",
+                "learning_rate": 0.002,
+                "weight_decay": 0.001,
+                "batch_size": 0,
+                "num_seeds": 5,
+            },
+            "checkpoint_every": 10,
+        }
+    )
+
+
+def choose_preset(preset: str | None, presets: Mapping[str, Mapping[str, Any]], config: ConfigDict):
+    """`config` with one of `presets` applied: dotted keys and their values.
+
+    Args:
+      preset: what stood behind the colon of --config; None is 'default'.
+      presets: name to `{"selection.outer_steps": 500, ...}`.
+      config: what they change.
+    """
+    preset = preset or "default"
+    if preset not in presets:
+        raise UserError(f"preset {preset!r} is unknown: use one of {', '.join(presets)}")
+    config.update_from_flattened_dict(presets[preset])
+    return config
+
+
+def check(config: ConfigDict) -> None:
+    """Raises for what can be known to be wrong before any data are read."""
+    allowed = flatten(summarization())
+    given = flatten(config)
+    for key in given:
+        if key not in allowed:
+            raise UserError(f"config key {key!r} is unknown: use one of {', '.join(allowed)}")
+    for key in allowed:
+        if key not in given:
+            raise UserError(f"config key {key!r} is missing: start from config.summarization()")
+    if config.coreset_size <= 0:
+        raise UserError(
+            f"coreset_size is {config.coreset_size}: it must be at least 1 and at most the number "
+            "of candidates"
+        )
+    if config.evaluation.num_seeds < 1:
+        raise UserError(f"evaluation.num_seeds is {config.evaluation.num_seeds}: use at least 1")
+    if config.checkpoint_every < 1:
+        raise UserError(f"checkpoint_every is {config.checkpoint_every}: use at least 1")
+    if not config.methods or len(set(config.methods)) != len(config.methods):
+        raise UserError(f"methods are {tuple(config.methods)}: name at least one, and none twice")
+    outer_settings(config)
+    inner_settings(config)
+    evaluation_settings(config)
+
+
+def outer_settings(config: ConfigDict) -> Settings:
+    """The outer loop's settings in `config.selection`."""
+    fields = Settings.__dataclass_fields__
+    return Settings(**{k: v for k, v in config.selection.items() if k in fields})
+
+
+def inner_settings(config: ConfigDict) -> Inner:
+    """The inner loop's settings in `config.inner`."""
+    return Inner(**config.inner)
+
+
+def evaluation_settings(config: ConfigDict) -> Inner:
+    """How the models that judge a coreset are trained: from fresh weights, to the last step."""
+    fields = Inner.__dataclass_fields__
+    given = {k: v for k, v in config.evaluation.items() if k in fields}
+    return Inner(**given, shared_init=False)
+
+
+def make_net(name: str, width: int, dropout: float, num_classes: int):
+    """A net by name; a width or dropout of 0 leaves the net's own."""
+    options: dict[str, Any] = {}
+    if width:
+        options |= {"hidden": (width, width)} if name == "mlp" else {"width": width}
+    if dropout:
+        options["dropout"] = dropout
+    return nets.create(name, num_classes, **options)
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"selection.num_masks": 8, ...}`, in order."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+    return flat

@@ -1,0 +1,57 @@
+"""How good a coreset is: fresh networks trained on it, and their accuracy on the test set."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from pbcs_jax.data import Problem
+from pbcs_jax.errors import UserError
+from pbcs_jax.experiments import config as config_lib
+from pbcs_jax.nets.model import as_model
+from pbcs_jax.objectives.network import network_objective
+from pbcs_jax.parallel import mask_mesh
+
+
+class Judge:
+    """Trains fresh networks on coresets, and gives the last step's accuracy on the test set."""
+
+    def __init__(self, config: ConfigDict, problem: Problem, key: jax.Array):
+        given = config.evaluation
+        net = config_lib.make_net(given.model, given.width, given.dropout, problem.num_classes)
+        self._key = key
+        self._n = len(problem.y)
+        self._at_once = mask_mesh().size
+        self._make = lambda capacity: jax.jit(
+            network_objective(
+                as_model(net),
+                problem.x,
+                problem.y,
+                capacity=capacity,
+                inner=config_lib.evaluation_settings(config),
+                validation=(problem.x_test, problem.y_test),
+                outer_loss="error_rate",
+            )
+        )
+        self._compiled: dict[int, Any] = {}
+
+    def __call__(self, coresets: list[np.ndarray]) -> Iterator[list[float]]:
+        """Yields lists of accuracies, one a coreset, as many at once as there are devices."""
+        capacity = max(len(indices) for indices in coresets)
+        if capacity not in self._compiled:
+            self._compiled[capacity] = self._make(capacity)
+        masks = np.zeros((len(coresets), self._n), np.float32)
+        for row, indices in enumerate(coresets):
+            masks[row, indices] = 1
+        for start in range(0, len(coresets), self._at_once):
+            key = jax.random.fold_in(self._key, start)
+            batch = jnp.asarray(masks[start : start + self._at_once])
+            evaluation = self._compiled[capacity](key, batch)
+            if not bool(evaluation.ok.all()):
+                raise UserError(
+                    "a network of the evaluation diverged: lower evaluation.learning_rate"
+                )
+            yield np.asarray(evaluation.metrics["outer_accuracy"], float).round(6).tolist()
