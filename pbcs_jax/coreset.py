@@ -31,6 +31,7 @@ def select_coreset(
     outer_loss: str | LossFn = "cross_entropy",
     outer_batch: int = 0,
     path_steps: int = 1,
+    mask_chunk: int = 0,
     mesh: Mesh | None = None,
     state: selection.State | None = None,
     callback: Callable[[selection.State, list[selection.Metrics]], None] | None = None,
@@ -53,6 +54,7 @@ def select_coreset(
         'squared_error') or any function of (outputs, targets).
       outer_batch: random outer examples a step; 0 is all of them.
       path_steps: last training steps that 'gumbel' and 'hybrid' differentiate through.
+      mask_chunk: networks that a device trains side by side; 0 chooses, see `parallel.map_masks`.
       mesh: devices to spread the masks over, see `mask_mesh`; all of them if None.
       state: where an earlier run with the same arguments got to (its callback saw it); None starts
         anew.
@@ -94,6 +96,7 @@ def select_coreset(
         outer_loss=outer_loss,
         outer_batch=outer_batch,
         path_steps=path_steps if settings.gradient_estimator().needs_path else 0,
+        mask_chunk=mask_chunk,
         mesh=mesh,
     )
     if state is None:

@@ -137,6 +137,16 @@ def test_chunks_change_nothing():
     np.testing.assert_allclose(chunked.path_gradients, whole.path_gradients, atol=1e-6)
 
 
+@pytest.mark.parametrize("mask_chunk", [1, 2, 3])
+def test_one_mask_after_another_or_side_by_side(mask_chunk):
+    chunked, default = (
+        jax.jit(objective(mask_chunk=c, path_steps=1))(jax.random.key(3), MASKS)
+        for c in (mask_chunk, 0)
+    )
+    np.testing.assert_allclose(chunked.losses, default.losses, rtol=1e-5)
+    np.testing.assert_allclose(chunked.path_gradients, default.path_gradients, atol=1e-5)
+
+
 def test_a_loss_without_gradient_is_refused_where_one_is_needed():
     with pytest.raises(UserError, match="error_rate"):
         objective(outer_loss="error_rate", path_steps=1)

@@ -37,6 +37,7 @@ def network_objective(
     outer_batch: int = 0,
     outer_chunk: int = 256,
     path_steps: int = 0,
+    mask_chunk: int = 0,
     mesh: Mesh | None = None,
 ) -> Objective:
     """An `evaluate(key, masks [M, n]) -> Evaluation` that trains M networks side by side.
@@ -55,6 +56,7 @@ def network_objective(
         them.
       outer_chunk: outer examples that go through the network at once.
       path_steps: dL/dm is taken through this many last training steps; 0 for none.
+      mask_chunk: networks that a device trains side by side, see `parallel.map_masks`.
       mesh: the devices to spread the masks over; all of them if None.
 
     Returns:
@@ -101,7 +103,7 @@ def network_objective(
         per_example = lambda variables: loss_fn(outputs_of(variables, data.x), data.y)  # noqa: E731
         return loss, metrics, trained.ok, path_gradient(per_example, tail, mask)
 
-    mapped_over_masks = parallel.map_masks(evaluate_one, mesh)
+    mapped_over_masks = parallel.map_masks(evaluate_one, mesh, mask_chunk)
 
     def evaluate(data: _Data, key: jax.Array, all_masks: jax.Array) -> Evaluation:
         outer_key, init_key, own_key, train_key = jax.random.split(key, 4)

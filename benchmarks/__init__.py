@@ -1,0 +1,1 @@
+"""Speed and scale: each file is a command that prints a table."""

@@ -1,0 +1,251 @@
+"""One training step of M models side by side, against PyTorch training one model after another.
+
+    python -m benchmarks.inner --out=benchmarks/results/inner.json
+
+Forward, backward and SGD (0.1, momentum 0.9) on the full batch of K samples, float32, the same
+work on both sides. Ours is one compiled program, a `scan` over the steps; the M models are trained
+with `vmap`, and also with `lax.map` (one after another inside the program). PyTorch is an eager
+loop with its default number of threads. Repeats are interleaved and medians are reported.
+
+PyTorch's threads wait for each other, so on a busy machine its times grow out of all proportion:
+compare core with core there, `taskset -c 0 python -m benchmarks.inner`.
+"""
+
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from absl import app, flags
+from flax import linen as nn
+
+from pbcs_jax import nets
+
+_OUT = flags.DEFINE_string("out", "benchmarks/results/inner.json", "Where the JSON goes.")
+_STEPS = flags.DEFINE_integer("steps", 10, "Training steps in one timed call.", lower_bound=1)
+_REPEATS = flags.DEFINE_integer(
+    "repeats", 5, "Interleaved timed calls of each side.", lower_bound=5
+)
+
+
+class Row(NamedTuple):
+    """One line of the table: `torch_net` builds from the `torch` module the same net as `net`."""
+
+    name: str
+    net: nn.Module
+    shape: tuple[int, int, int]
+    size: int
+    masks: int
+    torch_net: Callable[[Any], Any]
+
+
+def torch_mlp(torch: Any) -> Any:
+    t = torch.nn
+    layers = [t.Linear(784, 100), t.ReLU(), t.Linear(100, 100), t.ReLU(), t.Linear(100, 10)]
+    return t.Sequential(t.Flatten(), *layers)
+
+
+def torch_convnet(width: int) -> Callable[[Any], Any]:
+    def build(torch: Any) -> Any:
+        t = torch.nn
+        first = [t.Conv2d(1, width, 5), t.MaxPool2d(2), t.ReLU()]
+        second = [t.Conv2d(width, 2 * width, 5), t.MaxPool2d(2), t.ReLU(), t.Flatten()]
+        dense = [t.Linear(32 * width, 4 * width), t.ReLU(), t.Linear(4 * width, 10)]
+        return t.Sequential(*first, *second, *dense)
+
+    return build
+
+
+def torch_resnet18(width: int) -> Callable[[Any], Any]:
+    def build(torch: Any) -> Any:
+        t = torch.nn
+
+        def conv(c_in: int, c_out: int, kernel: int, stride: int) -> Any:
+            padding = kernel // 2
+            layer = t.Conv2d(c_in, c_out, kernel, stride, padding, bias=False)
+            return t.Sequential(layer, t.BatchNorm2d(c_out))
+
+        class Block(t.Module):  # type: ignore[name-defined]
+            def __init__(self, c_in: int, c_out: int, stride: int):
+                super().__init__()
+                first, second = conv(c_in, c_out, 3, stride), conv(c_out, c_out, 3, 1)
+                self.body = t.Sequential(first, t.ReLU(), second)
+                same = c_in == c_out
+                self.shortcut = t.Identity() if same else conv(c_in, c_out, 1, stride)
+
+            def forward(self, x: Any) -> Any:
+                return torch.relu(self.body(x) + self.shortcut(x))
+
+        widths = [width, width, 2 * width, 4 * width, 8 * width]
+        blocks = []
+        for stage in range(4):
+            blocks.append(Block(widths[stage], widths[stage + 1], 1 if stage == 0 else 2))
+            blocks.append(Block(widths[stage + 1], widths[stage + 1], 1))
+        head = [t.AdaptiveAvgPool2d(1), t.Flatten(), t.Linear(8 * width, 10)]
+        return t.Sequential(conv(3, width, 3, 1), t.ReLU(), *blocks, *head)
+
+    return build
+
+
+ROWS = [
+    Row("ConvNet-32", nets.ConvNet(width=32), (28, 28, 1), 100, 5, torch_convnet(32)),
+    Row("ConvNet-8", nets.ConvNet(width=8), (28, 28, 1), 100, 5, torch_convnet(8)),
+    Row("MLP", nets.MLP(), (28, 28, 1), 10, 8, torch_mlp),
+    Row("MLP", nets.MLP(), (28, 28, 1), 100, 8, torch_mlp),
+    Row("ResNet-18 (16)", nets.ResNet18(width=16), (32, 32, 3), 32, 2, torch_resnet18(16)),
+]
+
+
+def our_training(row: Row, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str, Callable]:
+    """Two compiled functions `() -> final losses [M]`; `x` is `[M, K, ...]`, `y` is `[M, K]`."""
+    model, optimiser = nets.as_model(row.net), optax.sgd(0.1, momentum=0.9)
+    variables = jax.jit(jax.vmap(model.init))(jax.random.split(jax.random.key(0), row.masks), x)
+
+    def train(variables, x, y):
+        def loss(params, state):
+            logits, after = model.apply({"params": params, "state": state}, x, train=True)
+            losses = optax.softmax_cross_entropy_with_integer_labels(logits, y)
+            return losses.mean(), after["state"]
+
+        def step(carry, _):
+            params, state, moments = carry
+            (value, state), grad = jax.value_and_grad(loss, has_aux=True)(params, state)
+            updates, moments = optimiser.update(grad, moments)
+            return (optax.apply_updates(params, updates), state, moments), value
+
+        start = (variables["params"], variables["state"], optimiser.init(variables["params"]))
+        return jax.lax.scan(step, start, None, length=steps)[1][-1]
+
+    together = jax.jit(jax.vmap(train))
+    in_turn = jax.jit(lambda *batch: jax.lax.map(lambda one: train(*one), batch))
+    arguments = jax.tree.map(jnp.asarray, (variables, x, y))
+    return {
+        name: lambda f=f: jax.block_until_ready(f(*arguments))
+        for name, f in {"vmap": together, "map": in_turn}.items()
+    }
+
+
+def torch_training(torch: Any, row: Row, x: np.ndarray, y: np.ndarray, steps: int) -> Callable:
+    """A function that trains M models one after another."""
+    inputs = torch.from_numpy(np.moveaxis(x, -1, 2).copy())
+    labels = torch.from_numpy(y.astype(np.int64))
+
+    def train() -> None:
+        for one_input, one_label in zip(inputs, labels, strict=True):
+            net = row.torch_net(torch)
+            optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+            for _ in range(steps):
+                optimiser.zero_grad()
+                torch.nn.functional.cross_entropy(net(one_input), one_label).backward()
+                optimiser.step()
+
+    return train
+
+
+def seconds(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def measure(torch: Any, row: Row, steps: int, repeats: int) -> dict[str, Any]:
+    """Milliseconds a step and mask of each side, and the machine's matmul rate at the same time."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((row.masks, row.size, *row.shape), np.float32)
+    y = rng.integers(0, 10, (row.masks, row.size), np.int32)
+    matrix = jnp.asarray(rng.standard_normal((1536, 1536), np.float32))
+    matmul = jax.jit(jnp.matmul)
+    sides = {
+        **our_training(row, x, y, steps),
+        "torch": torch_training(torch, row, x, y, steps),
+        "matmul": lambda: jax.block_until_ready(matmul(matrix, matrix)),
+    }
+    first = {name: seconds(side) for name, side in sides.items()}
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, side in sides.items():
+            times[name].append(seconds(side))
+    median = {name: statistics.median(values) for name, values in times.items()}
+    share = {name: 1e3 * median[name] / (steps * row.masks) for name in ("vmap", "map", "torch")}
+    return {
+        "net": row.name,
+        "size": row.size,
+        "masks": row.masks,
+        "compile_seconds": {name: first[name] - median[name] for name in ("vmap", "map")},
+        "milliseconds": share,
+        "speedup": {name: share["torch"] / share[name] for name in ("vmap", "map")},
+        "matmul_gflops": 2 * matrix.shape[0] ** 3 / median["matmul"] / 1e9,
+    }
+
+
+def convnet_gflop(width: int, size: int) -> float:
+    """Useful work of a step on 28x28x1: every product but those for the gradient of the input."""
+    first = 24 * 24 * 25 * width
+    rest = 8 * 8 * 25 * width * 2 * width + 32 * width * 4 * width + 4 * width * 10
+    return 2 * size * (2 * first + 3 * rest) / 1e9
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    lines = [
+        "| net | K | M | vmap, ms | map, ms | PyTorch, ms | vmap faster | map faster | compile s |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in results:
+        ms, faster, compiling = r["milliseconds"], r["speedup"], r["compile_seconds"]
+        lines.append(
+            f"| {r['net']} | {r['size']} | {r['masks']} | {ms['vmap']:.2f} | {ms['map']:.2f} | "
+            f"{ms['torch']:.2f} | {faster['vmap']:.1f}x | {faster['map']:.1f}x | "
+            f"{compiling['vmap']:.1f}, {compiling['map']:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}: use --out, --steps, --repeats.")
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        sys.exit("benchmarks.inner compares with PyTorch: pip install 'pbcs_jax[bench]' first.")
+    results = []
+    for row in ROWS:
+        results.append(measure(torch, row, _STEPS.value, _REPEATS.value))
+        print(f"{row.name}, K = {row.size}: done", file=sys.stderr)
+    print("Milliseconds a training step and mask:\n")
+    print(table(results))
+    rate = results[0]["matmul_gflops"]
+    work = convnet_gflop(32, ROWS[0].size)
+    for name, ms in results[0]["milliseconds"].items():
+        results[0].setdefault("share_of_matmul_rate", {})[name] = 1e3 * work / ms / rate
+    shares = results[0]["share_of_matmul_rate"]
+    print(
+        f"\nThis machine's matmul rate beside ConvNet-32: {rate:.0f} GFLOP/s; share of it reached"
+    )
+    print("in useful work: " + ", ".join(f"{name} {100 * s:.0f} %" for name, s in shares.items()))
+    out = Path(_OUT.value)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    report = {
+        "command": " ".join(["python -m benchmarks.inner", *sys.argv[1:]]),
+        "cores": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "versions": {"jax": jax.__version__, "torch": torch.__version__},
+        "steps": _STEPS.value,
+        "repeats": _REPEATS.value,
+        "rows": results,
+    }
+    beside = out.with_name(out.name + ".tmp")
+    beside.write_text(json.dumps(report, indent=2) + "\n")
+    beside.replace(out)
+
+
+if __name__ == "__main__":
+    app.run(main)
