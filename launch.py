@@ -7,6 +7,7 @@ python launch.py --config=configs/mnist.py:paper --config.coreset_size=250 --con
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import jax
 from absl import app, flags, logging
@@ -29,11 +30,12 @@ def parse_flags(arguments: list[str]) -> list[str]:
     """absl's own parsing, with one line and no traceback for what a user can get wrong."""
     try:
         return flags.FLAGS(arguments)
-    except (flags.Error, UserError, OSError, ImportError) as error:
-        fail(str(error).splitlines()[0])
-    except (KeyError, AttributeError, ValueError, TypeError) as error:
-        fail(f"config: {str(error).splitlines()[0]}; --config=FILE shows its keys in configs/FILE")
-    raise AssertionError
+    except (KeyError, AttributeError) as error:  # a key that the config does not have
+        fail("config key " + str(error).replace("\\n", " ").replace("\\'", "").strip("\"'"))
+    except (flags.Error, ValueError, TypeError, ImportError) as error:
+        # An error inside the config file comes with its traceback; what it says is the last line.
+        *_, last = str(error).strip().splitlines()
+        fail(last.removeprefix("pbcs_jax.errors.UserError: "))
 
 
 def keep_compiled_programs() -> None:
@@ -44,7 +46,7 @@ def keep_compiled_programs() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
-def fail(message: str) -> None:
+def fail(message: str) -> NoReturn:
     """One line, and exit code 2."""
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
@@ -56,18 +58,21 @@ def main(arguments: list[str]) -> None:
         fail(f"argument {arguments[1]!r} is not understood: flags start with --")
     if _CONFIG.value is None:
         fail("no --config is given: for example --config=configs/mnist.py")
-    config = _CONFIG.value
     file, _, preset = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
+    config = _CONFIG.value
+    try:
+        experiment = config.get("experiment")
+    except OSError:  # ml_collections keeps it back until the config is used
+        fail(f"config file {file!r} cannot be read: see configs/ for those there are")
     workdir = _WORKDIR.value or Path("runs", "-".join(filter(None, [Path(file).stem, preset])))
     keep_compiled_programs()
     logging.set_verbosity(logging.WARNING)
     try:
-        if config.get("experiment") not in EXPERIMENTS:
+        if experiment not in EXPERIMENTS:
             raise UserError(
-                f"experiment {config.get('experiment')!r} is unknown: use one of "
-                f"{', '.join(EXPERIMENTS)}"
+                f"experiment {experiment!r} is unknown: use one of {', '.join(EXPERIMENTS)}"
             )
-        EXPERIMENTS[config.experiment](config, str(workdir), Console())
+        EXPERIMENTS[experiment](config, str(workdir), Console())
     except (UserError, DivergenceError) as error:
         fail(str(error))
     except KeyboardInterrupt:

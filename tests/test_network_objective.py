@@ -57,7 +57,7 @@ def test_path_gradient_is_the_derivative_of_the_last_steps(optimizer, path_steps
         outputs = MODEL.apply({"params": params, "state": {}}, OUTER[0])[0]
         return losses.cross_entropy(outputs, OUTER[1]).mean()
 
-    exact = jax.vmap(jax.grad(outer_loss))(MASKS, MASKS)
+    exact = jax.jit(jax.vmap(jax.grad(outer_loss)))(MASKS, MASKS)
     np.testing.assert_allclose(found, exact, atol=2e-3 * np.abs(exact).max())
     assert np.abs(found[MASKS == 0]).max() > 0  # candidates that were not chosen have one too
 
@@ -192,7 +192,7 @@ def test_a_step_is_compiled_once(count, caplog):
 
 def test_masks_are_really_spread_over_the_devices():
     mesh = pbcs.mask_mesh(jax.devices()[:4])
-    evaluate = jax.jit(objective(mesh=mesh))
+    evaluate = jax.jit(objective(mesh=mesh, mask_chunk=2))
     masks = pbcs.sample_masks(jax.random.key(2), jnp.full((N,), 0.4), 8)
     text = evaluate.lower(jax.random.key(3), masks).compile().as_text()
     assert "num_partitions=4" in text
