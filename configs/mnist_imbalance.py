@@ -8,7 +8,7 @@ from configs import mnist
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {
-    # Of 3,000 candidates about 960 are left when the classes have been thinned out.
+    # Of 3,000 candidates 846 are left when the classes have been thinned out.
     "default": {"selection.estimator": "hybrid", "data.num_candidates": 3000},
     "paper": {"coreset_size": 1000, "data.num_candidates": 0},
     "smoke": {"selection.estimator": "hybrid"},

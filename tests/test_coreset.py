@@ -3,12 +3,14 @@
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 import pbcs_jax as pbcs
 from pbcs_jax.errors import UserError
@@ -120,3 +122,35 @@ def test_the_examples_in_docstrings_are_true(name):
 def test_every_public_function_has_a_docstring():
     for name in pbcs.__all__:
         assert getattr(pbcs, name).__doc__, name
+
+
+def test_an_nnx_model_fits_in_as_the_readme_says():
+    class MyModel(nnx.Module):
+        def __init__(self, rngs):
+            self.hidden, self.out = nnx.Linear(2, 8, rngs=rngs), nnx.Linear(8, 2, rngs=rngs)
+
+        def __call__(self, x):
+            return self.out(nnx.relu(self.hidden(x)))
+
+    graphdef, _ = nnx.split(MyModel(rngs=nnx.Rngs(0)))
+    init = lambda key, x: nnx.state(MyModel(rngs=nnx.Rngs(key)))  # noqa: E731
+    apply = lambda params, x: nnx.merge(graphdef, params)(x)  # noqa: E731
+    x, y, _ = blobs(40)
+    quick = {"inner": pbcs.Inner(steps=20), "outer_steps": 5}
+    result = pbcs.select_coreset(jax.random.key(0), x, y, (init, apply), 5, **quick)
+    assert result.history["outer_accuracy"][-1] > 0.8
+
+
+def readme_blocks():
+    text = (Path(__file__).parents[1] / "README.md").read_text()
+    return [part.split("```")[0] for part in text.split("```python\n")[1:]]
+
+
+def test_the_readme_examples_run():
+    first, _, own_loop, *_ = readme_blocks()
+    names: dict = {}
+    exec(first.replace("outer_steps=50", "outer_steps=2"), names)
+    assert names["x"].shape == (100, 28, 28, 1) and names["y"].shape == (100,)
+    names = {"jax": jax, "pbcs": pbcs, "my_outer_loss": lambda masks: masks[:, 500:].sum(-1)}
+    exec(own_loop, names)
+    assert np.mean(names["indices"] < 500) > 0.9
