@@ -75,7 +75,7 @@ def _root(z, size, start, high, done):
         high = jnp.where(total <= size, v, high)
         move = jnp.where(slope > 0, (total - size) / jnp.maximum(slope, 1), 0)
         newton = v + move
-        # Strictly inside: with a flat piece at K, Newton can jump from one end to the other for ever.
+        # Strictly inside: with a flat piece at K, Newton can jump between its ends for ever.
         good = (slope > 0) & (newton > low) & (newton < high)
         new = jnp.where(good, newton, low + (high - low) / 2)
         arrived = (slope > 0) & (jnp.abs(move) <= 4 * epsilon * v)
@@ -89,7 +89,7 @@ def _root(z, size, start, high, done):
 
 
 def _reduce(z, function, operations, units):
-    """Two reductions of two functions of z in one pass; rows first, which the CPU does in vectors."""
+    """Two reductions of two functions of z in one pass; rows first: those vectorise on CPU."""
     rows = -(-z.shape[0] // _ROW)
     z = jnp.pad(z, (0, rows * _ROW - z.shape[0]), constant_values=-jnp.inf)
     units = tuple(jnp.asarray(unit, z.dtype) for unit in units)

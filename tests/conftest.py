@@ -3,8 +3,12 @@
 import os
 import tempfile
 
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+os.environ["XLA_FLAGS"] = " ".join(
+    [
+        os.environ.get("XLA_FLAGS", ""),
+        "--xla_force_host_platform_device_count=8",
+        "--xla_backend_optimization_level=0",  # the programs are tiny: compiling is what takes time
+    ]
 ).strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Shared with the processes that tests start: most of a small run is compilation.
