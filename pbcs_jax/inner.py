@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pbcs_jax import optimizers
+from pbcs_jax import optimizers, span
 from pbcs_jax.errors import UserError
 from pbcs_jax.losses import LossFn
 from pbcs_jax.nets.model import Model
@@ -128,9 +128,7 @@ def train(
       variables: the initialisation.
       coreset: the packed data.
     """
-    step = _make_step(model, loss_fn, settings, key, coreset)
-    progress = _train_until(step, settings, _begin(settings, variables), settings.steps)
-    return _finish(progress)
+    return _finish(_train_for(model, loss_fn, settings, key, variables, coreset, settings.steps))
 
 
 def train_and_differentiate(
@@ -158,9 +156,11 @@ def train_and_differentiate(
     Returns:
       The trained model, what `outer` gave, and the `Tail`.
     """
+    before = _train_for(
+        model, loss_fn, settings, key, variables, coreset, max(settings.steps - path_steps, 0)
+    )
+    # What candidates outside of the coreset would change lies outside of its span: in full here.
     step = _make_step(model, loss_fn, settings, key, coreset)
-    start = _begin(settings, variables)
-    before = _train_until(step, settings, start, max(settings.steps - path_steps, 0))
 
     def last_steps(nudges):
         def body(progress, nudge):
@@ -192,14 +192,31 @@ def _finish(progress: _Progress) -> Trained:
     return Trained(progress.variables, progress.loss, progress.step, untrained | converged)
 
 
-def _train_until(step: Callable, settings: Inner, start: _Progress, steps: int) -> _Progress:
+def _train_for(
+    model: Model,
+    loss_fn: LossFn,
+    settings: Inner,
+    key: jax.Array,
+    variables: Any,
+    coreset: Coreset,
+    steps: int,
+) -> _Progress:
+    """The first `steps` steps, in the span of the coreset where that is less work."""
+    start = _begin(settings, variables)
+    back = lambda progress: progress  # noqa: E731
+    linear = settings.optimizer == "sgd" and not settings.weight_decay
+    if linear and span.is_smaller(model, coreset.x):
+        start, x, back = span.enter(model, settings.transformation(), start, coreset.x)
+        coreset = coreset._replace(x=x)
+    step = _make_step(model, loss_fn, settings, key, coreset)
     if not settings.tolerance:
-        return jax.lax.scan(lambda p, _: (step(p)[0], None), start, None, length=steps)[0]
+        end = jax.lax.scan(lambda p, _: (step(p)[0], None), start, None, length=steps)[0]
+        return back(end)
 
     def unfinished(progress):
         return (progress.step < steps) & (progress.grad_norm > settings.tolerance)
 
-    return jax.lax.while_loop(unfinished, lambda p: step(p)[0], start)
+    return back(jax.lax.while_loop(unfinished, lambda p: step(p)[0], start))
 
 
 def _make_step(

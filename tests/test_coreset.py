@@ -45,12 +45,23 @@ def as_pair():
     return init, apply
 
 
-@pytest.mark.parametrize("model", [Linear(), as_pair()], ids=["linen", "pair"])
-def test_it_leaves_wrong_labels_out(model):
+@pytest.mark.parametrize(
+    ("model", "estimator"),
+    [(Linear(), "pge"), (as_pair(), "pge"), (Linear(), "gumbel"), (Linear(), "hybrid")],
+    ids=["linen", "pair", "gumbel", "hybrid"],
+)
+def test_it_leaves_wrong_labels_out(model, estimator):
     x, y, true = blobs(80, wrong=0.4)
     x_val, y_val, _ = blobs(40, key=1)
     result = pbcs.select_coreset(
-        jax.random.key(0), x, y, model, 10, validation=(x_val, y_val), **QUICK
+        jax.random.key(0),
+        x,
+        y,
+        model,
+        10,
+        validation=(x_val, y_val),
+        estimator=estimator,
+        **QUICK,
     )
     assert result.indices.shape == (10,) and len(set(result.indices.tolist())) == 10
     assert np.mean(np.asarray(y != true)[result.indices]) <= 0.1 < np.mean(y != true)

@@ -1,5 +1,6 @@
 """The command line as users run it: real processes, real files."""
 
+import importlib
 import json
 import os
 import random
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from pbcs_jax.experiments import config as config_lib
 
 ROOT = Path(__file__).parents[1]
 PNG = b"\x89PNG\r\n"
@@ -79,6 +82,15 @@ def test_the_workdir_holds_all_that_is_promised(finished):
     assert "jax" in record["versions"] and record["devices"]
     assert "Selecting" in done.stdout and "pbcs" in done.stdout and "±" in done.stdout
     assert not list(workdir.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("file", sorted(p.name for p in (ROOT / "configs").glob("*.py")))
+def test_every_preset_of_every_config_is_sound(file, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    module = importlib.import_module(f"configs.{Path(file).stem}")
+    assert set(module.PRESETS) >= {"default", "paper", "smoke"}
+    for preset in module.PRESETS:
+        config_lib.check(module.get_config(preset))
 
 
 def test_a_finished_run_is_shown_again_and_not_repeated(finished):

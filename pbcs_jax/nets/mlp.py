@@ -1,6 +1,7 @@
 """The multi-layer perceptron."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -14,6 +15,8 @@ class MLP(nn.Module):
       hidden: width of each hidden layer.
       dropout: probability that a hidden activation is dropped when training.
     """
+
+    input_kernel: ClassVar[tuple[str, ...]] = ("Dense_0", "kernel")
 
     num_classes: int = 10
     hidden: Sequence[int] = (100, 100)

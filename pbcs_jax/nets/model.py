@@ -22,11 +22,14 @@ class Model(NamedTuple):
         `outputs` `[B, ...]`; `variables` with `state` brought up to date when training; `key` is
         consumed by dropout when training; `mask` `[B]` is 1 for rows that count and 0 for padding.
       embed: `embed(variables, x) -> [B, d]`, the penultimate activations, or None.
+      input_kernel: where in `params` the kernel `[d, h]` is that the flattened input is multiplied
+        with, and is used for nothing else, or None: see `span.py`.
     """
 
     init: Callable[..., Variables]
     apply: Callable[..., tuple[Any, Variables]]
     embed: Callable[..., Any] | None = None
+    input_kernel: tuple[str, ...] | None = None
 
 
 def as_model(model: Any) -> Model:
@@ -104,7 +107,8 @@ def _from_linen(module: Any) -> Model:
         collections = {"params": variables["params"], **variables["state"]}
         return module.apply(collections, x, embed=True)
 
-    return Model(init, apply, embed if "embed" in accepted else None)
+    embed_or_none = embed if "embed" in accepted else None
+    return Model(init, apply, embed_or_none, getattr(module, "input_kernel", None))
 
 
 def _split(collections: Variables) -> tuple[Any, Variables]:
