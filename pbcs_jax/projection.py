@@ -90,16 +90,17 @@ def _root(z, size, start, high, done):
 
 def _reduce(z, function, operations, units):
     """Two reductions of two functions of z in one pass; rows first: those vectorise on CPU."""
-    rows = -(-z.shape[0] // _ROW)
-    z = jnp.pad(z, (0, rows * _ROW - z.shape[0]), constant_values=-jnp.inf)
     units = tuple(jnp.asarray(unit, z.dtype) for unit in units)
 
     def both(left, right):
         return tuple(op(a, b) for op, a, b in zip(operations, left, right, strict=True))
 
-    return jax.lax.reduce(
-        jax.lax.reduce(function(z.reshape(rows, _ROW)), units, both, (1,)), units, both, (0,)
-    )
+    def over(z, axis):
+        return jax.lax.reduce(function(z), units, both, (axis,))
+
+    whole = z.shape[0] // _ROW * _ROW  # what is left over is reduced apart: padding would copy z
+    rows = jax.lax.reduce(over(z[:whole].reshape(-1, _ROW), 1), units, both, (0,))
+    return both(rows, over(z[whole:], 0))
 
 
 @_project.defjvp

@@ -116,3 +116,24 @@ def test_it_maps_over_batches():
     together = jax.vmap(pbcs.project, (0, None))(z, 4.0)
     apart = jnp.stack([pbcs.project(row, 4.0) for row in z])
     np.testing.assert_allclose(together, apart, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["normal", "sparse", "sorted"])
+def test_many_entries_meet_the_optimality_conditions(kind):
+    """Beyond a quarter of a million the search starts from a sample, which may mislead it."""
+    rng = np.random.default_rng(4)
+    n, size = 300_001, 3_000.5
+    z = rng.normal(0.1, 0.1, n)
+    if kind == "sparse":
+        z = np.where(rng.random(n) < 0.99, 0, z + rng.random(n))
+        z += 0.02
+    elif kind == "sorted":
+        z = np.sort(z)
+    z = z.astype(np.float32)
+    s = np.asarray(project(z, size), np.float64)
+    assert s.sum() == pytest.approx(size, rel=1e-5)
+    free = (s > 0) & (s < 1)
+    shift = np.median(z[free] - s[free])
+    assert shift > 0
+    np.testing.assert_allclose(z[free] - s[free], shift, atol=1e-6)
+    assert np.all(z[s == 0] <= shift + 1e-6) and np.all(z[s == 1] >= 1 + shift - 1e-6)
