@@ -12,8 +12,11 @@ from pbcs_jax.experiments import config as config_lib
 PRESETS = {
     "default": {
         "selection.estimator": "hybrid",
+        # The biased pathwise part finds the good ones fast; the policy gradient then decides.
+        "selection.path_until": 0.5,
         "selection.outer_steps": 150,
         "selection.learning_rate": 0.1,
+        "inner.steps": 50,
     },
     "paper": {"coreset_size": 1000, "data.num_candidates": 0},
     "smoke": {"selection.estimator": "hybrid"},
