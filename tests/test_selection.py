@@ -103,10 +103,8 @@ def test_data_inside_a_partial_are_no_constants_of_the_program():
     from pbcs_jax import selection
 
     text = selection._compiled_step.lower(state, evaluate, settings).as_text()
-    assert (
-        f"tensor<{N}x1000xf32>" in text.split("func.func public @main")[1].split("{", 1)[0] + text
-    )
-    assert "dense<1.000000e+00> : tensor<12x1000xf32>" not in text
+    signature = text.split("@main(")[1].split(") -> ")[0]
+    assert f"tensor<{N}x1000xf32>" in signature
 
 
 def test_masks_that_failed_are_counted_and_left_out():
