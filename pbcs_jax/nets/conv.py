@@ -6,7 +6,8 @@ CPU a convolution is written as matmuls; elsewhere the backend's own convolution
 is ordinary traceable code: forward mode, reverse mode, `vmap` and higher derivatives all work.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -20,7 +21,7 @@ from pbcs_jax.nets import winograd
 def max_pool(x: jax.Array) -> jax.Array:
     """The largest of every 2x2 window; a last odd row or column is dropped, as in `nn.max_pool`.
 
-    Four slices and three selections: the gradient of `lax.reduce_window` is slow on CPU.
+    Four slices, and no `lax.reduce_window`, whose gradient is slow on CPU.
 
     Args:
       x: `[B, H, W, C]`.
@@ -29,7 +30,12 @@ def max_pool(x: jax.Array) -> jax.Array:
       `[B, H // 2, W // 2, C]`.
     """
     h, w = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
-    return _max_of_four([x[:, i:h:2, j:w:2] for i in (0, 1) for j in (0, 1)])
+    return max_of_four(jnp.stack([x[:, i:h:2, j:w:2] for i in (0, 1) for j in (0, 1)]))
+
+
+def wants_batch_last(channels: int) -> bool:
+    """Whether `Conv` is faster on `[C, H, W, B]`: on CPU, where few channels fill no vector."""
+    return jax.default_backend() == "cpu" and channels < 16
 
 
 class Conv(nn.Module):
@@ -45,6 +51,7 @@ class Conv(nn.Module):
       padding: 'SAME' or 'VALID'.
       use_bias: whether to add the parameter `bias`, `[features]`.
       pool: whether to max-pool the output over 2x2 windows.
+      batch_last: the input and the output are `[C, H, W, B]`; see `wants_batch_last`.
       implementation: 'patches', one matmul of all patches; 'winograd', fewer multiplications, where
         it applies (3x3 or 5x5, stride 1, 8 channels or more) and patches elsewhere; 'native',
         XLA's own; 'auto', winograd on CPU and native elsewhere. They agree to rounding.
@@ -56,19 +63,32 @@ class Conv(nn.Module):
     padding: str = "SAME"
     use_bias: bool = True
     pool: bool = False
+    batch_last: bool = False
     implementation: str = "auto"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """`[B, H, W, C]` to `[B, H', W', features]`."""
-        shape = (*self.kernel_size, x.shape[-1], self.features)
+        shape = (*self.kernel_size, x.shape[0 if self.batch_last else -1], self.features)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
         pads = lax.padtype_to_pads(x.shape[1:3], self.kernel_size, self.strides, self.padding)
         x = jnp.pad(x.astype(kernel.dtype), ((0, 0), *pads, (0, 0)))
-        x = _implementation(self.implementation)(x, kernel, self.strides, self.pool)
+        odd = all(size % 2 for size in self.kernel_size)
+        if self.batch_last and self.pool and odd and self.strides == (1, 1):
+            x = _batch_last_conv(x, kernel)
+        else:
+            x = swap_batch(x) if self.batch_last else x
+            x = _implementation(self.implementation)(x, kernel, self.strides, self.pool)
+            x = swap_batch(x) if self.batch_last else x
         if self.use_bias:
-            x = x + self.param("bias", nn.initializers.zeros_init(), (self.features,))
+            bias = self.param("bias", nn.initializers.zeros_init(), (self.features,))
+            x = x + (bias[:, None, None, None] if self.batch_last else bias)
         return x
+
+
+def swap_batch(x: jax.Array) -> jax.Array:
+    """`[B, H, W, C]` to `[C, H, W, B]`, and back."""
+    return x.transpose(3, 1, 2, 0)
 
 
 def _implementation(name: str) -> Callable[..., jax.Array]:
@@ -96,11 +116,10 @@ def _winograd_conv(
 ) -> jax.Array:
     if not winograd.applies(x, kernel, strides):
         return _patches_conv(x, kernel, strides, pool)
-    y = winograd.winograd_tiles(x, kernel)
-    h, w = x.shape[1] - kernel.shape[0] + 1, x.shape[2] - kernel.shape[1] + 1
-    if pool:
-        y, h, w = _max_of_four([y[i::2, j::2] for i in (0, 1) for j in (0, 1)]), h // 2, w // 2
-    return winograd.untile(y)[:, :h, :w]
+    window = 2 if pool else 1
+    h, w = ((size - kernel.shape[0] + 1) // window for size in x.shape[1:3])
+    y = winograd.winograd_tiles(x, kernel, window)
+    return winograd.untile(max_of_four(y) if pool else y[0])[:, :h, :w]
 
 
 def _patches_conv(
@@ -108,17 +127,22 @@ def _patches_conv(
 ) -> jax.Array:
     if not pool:
         return _patches_matmul(x, kernel, strides)
-    # One patch covers a whole pooling window. Its four outputs are four sets of channels, whose
-    # kernels are the same one shifted: (kh + sh)(kw + sw) / (kh kw) times the products, for a
-    # quarter of the patches, and pooling becomes the largest of four contiguous arrays.
     sh, sw = strides
-    shifted = [
-        jnp.pad(kernel, ((i, sh - i), (j, sw - j), (0, 0), (0, 0)))
-        for i in (0, sh)
-        for j in (0, sw)
-    ]
+    shifted = _shifted(kernel, strides)
     y = _patches_matmul(x, jnp.concatenate(shifted, axis=-1), (2 * sh, 2 * sw))
-    return _max_of_four(jnp.split(y, 4, axis=-1))
+    return max_of_four(y.reshape(*y.shape[:-1], 4, -1), axis=-2)
+
+
+def _shifted(kernel: jax.Array, strides: tuple[int, int]) -> list[jax.Array]:
+    """The kernel at the four places of a pooling window.
+
+    One patch covers a whole window. Its four outputs are four sets of channels, whose kernels are
+    the same one shifted: (kh + sh)(kw + sw) / (kh kw) times the products, for a quarter of the
+    patches, and pooling becomes the largest of four arrays.
+    """
+    sh, sw = strides
+    places = [(i, j) for i in (0, sh) for j in (0, sw)]
+    return [jnp.pad(kernel, ((i, sh - i), (j, sw - j), (0, 0), (0, 0))) for i, j in places]
 
 
 def _patches_matmul(x: jax.Array, kernel: jax.Array, strides: tuple[int, int]) -> jax.Array:
@@ -134,13 +158,51 @@ def _patches_matmul(x: jax.Array, kernel: jax.Array, strides: tuple[int, int]) -
     return rows.reshape(*patches.shape[:-1], features)
 
 
-def _max_of_four(x: Sequence[jax.Array]) -> jax.Array:
-    return _maximum(_maximum(x[0], x[1]), _maximum(x[2], x[3]))
+def _batch_last_conv(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """VALID convolution of `[C, H, W, B]` with an odd kernel, stride 1, and `max_pool` of it.
 
-
-def _maximum(a: jax.Array, b: jax.Array) -> jax.Array:
-    """`jnp.maximum`, but at a tie the first takes all of the gradient: cheaper, and as in flax.
-
-    NaN in either operand stays NaN, so that a diverged model is seen.
+    Even and odd rows and columns are taken apart first. Then a window's patch is made of slices
+    without a stride, rows before columns, and so is the gradient, where a stride costs most.
     """
-    return jnp.where((a >= b) | jnp.isnan(a), a, b)
+    channels, _, _, batch = x.shape
+    kh, kw, _, features = kernel.shape
+    h, w = ((size - k + 1) // 2 for size, k in zip(x.shape[1:3], (kh, kw), strict=True))
+    rows, columns = (kh + 1) // 2, (kw + 1) // 2
+    x = x[:, : 2 * h + kh - 1, : 2 * w + kw - 1]
+    x = x.reshape(channels, h + rows - 1, 2, w + columns - 1, 2, batch).transpose(2, 4, 0, 1, 3, 5)
+    x = jnp.stack([x[:, :, :, i : i + h] for i in range(rows)])
+    x = jnp.stack([x[..., j : j + w, :] for j in range(columns)])  # [columns, rows, 2, 2, C, ...]
+    taps = jnp.stack(_shifted(kernel, (1, 1)))
+    taps = taps.reshape(4, rows, 2, columns, 2, channels, features).transpose(0, 6, 3, 1, 2, 4, 5)
+    taps = taps.reshape(4 * features, -1)
+    y = taps @ x.reshape(taps.shape[1], -1)
+    return max_of_four(y.reshape(4, features, h, w, batch))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def max_of_four(x: jax.Array, axis: int = 0) -> jax.Array:
+    """The largest along an axis of four; NaN stays NaN, so that a diverged model is seen.
+
+    At a tie the first takes all of the gradient, as in flax. Written as pairs: XLA's own reduction
+    over such an axis is slow on CPU, and so is the gradient of three selections.
+    """
+    a, b, c, d = _four(x, axis)
+    return jnp.maximum(jnp.maximum(a, b), jnp.maximum(c, d))
+
+
+@max_of_four.defjvp
+def _max_of_four_jvp(axis, primals, tangents):
+    (x,), (tangent,) = primals, tangents
+    largest = max_of_four(x, axis)
+    chosen: list[jax.Array] = []
+    taken = jnp.zeros(largest.shape, bool)
+    for one in _four(x, axis):
+        chosen.append((one == largest) & ~taken)
+        taken = taken | chosen[-1]
+    a, b, c, d = _four(jnp.where(jnp.stack(chosen, axis), tangent, 0), axis)
+    return largest, (a + b) + (c + d)
+
+
+def _four(x: jax.Array, axis: int) -> list[jax.Array]:
+    # Not `moveaxis`: XLA would make that a copy.
+    return [lax.index_in_dim(x, place, axis, keepdims=False) for place in range(4)]

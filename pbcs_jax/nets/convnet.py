@@ -3,7 +3,7 @@
 import flax.linen as nn
 import jax
 
-from pbcs_jax.nets.conv import Conv
+from pbcs_jax.nets.conv import Conv, swap_batch, wants_batch_last
 
 
 class ConvNet(nn.Module):
@@ -34,8 +34,11 @@ class ConvNet(nn.Module):
 
         `mask` is not needed: rows do not meet each other here.
         """
+        batch_last = wants_batch_last(self.width)
+        x = swap_batch(x) if batch_last else x
         for width in (self.width, 2 * self.width):
-            x = nn.relu(Conv(width, (5, 5), padding="VALID", pool=True)(x))
+            x = nn.relu(Conv(width, (5, 5), padding="VALID", pool=True, batch_last=batch_last)(x))
+        x = swap_batch(x) if batch_last else x
         x = x.reshape(x.shape[0], -1)
         x = nn.relu(nn.Dense(4 * self.width)(x))
         x = nn.Dropout(self.dropout, deterministic=not train)(x)

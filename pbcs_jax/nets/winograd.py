@@ -34,15 +34,17 @@ def applies(x: jax.Array, kernel: jax.Array, strides: tuple[int, int]) -> bool:
     return fits and channels >= 8 and outputs >= TILE
 
 
-def winograd_tiles(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """VALID convolution with stride 1, as tiles: output `(4 s + i, 4 t + j)` is `[i, j, :, s, t]`.
+def winograd_tiles(x: jax.Array, kernel: jax.Array, window: int = 1) -> jax.Array:
+    """VALID convolution with stride 1, as 4x4 tiles of output, and these as w x w windows.
 
     Args:
       x: `[B, H, W, C]`.
       kernel: `[r, r, C, F]`, r = 3 or 5.
+      window: w, 1, or 2 for outputs that are to be pooled.
 
     Returns:
-      `[4, 4, B, S, T, F]`, where tiles that pass the end of the image hold values without meaning.
+      `[w², 4 / w, 4 / w, B, S, T, F]`: place in a window, window in a tile, image, tile, channel.
+      Tiles that pass the end of the image hold values without meaning.
     """
     r, _, channels, features = kernel.shape
     n = TILE + r - 1
@@ -56,8 +58,10 @@ def winograd_tiles(x: jax.Array, kernel: jax.Array) -> jax.Array:
     tiles = (inputs @ tiles.reshape(n * n, -1)).reshape(n * n, -1, channels)
     points = (taps @ kernel.reshape(r * r, -1)).reshape(n * n, channels, features)
     products = tiles @ points
-    y = outputs @ products.reshape(n * n, -1)
-    return y.reshape(TILE, TILE, x.shape[0], rows, columns, features)
+    half = TILE // window
+    outputs = outputs.reshape(half, window, half, window, -1).transpose(1, 3, 0, 2, 4)
+    y = outputs.reshape(TILE * TILE, -1) @ products.reshape(n * n, -1)
+    return y.reshape(window * window, half, half, x.shape[0], rows, columns, features)
 
 
 def untile(y: jax.Array) -> jax.Array:

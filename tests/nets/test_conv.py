@@ -1,4 +1,6 @@
-"""The two implementations of the convolution agree, and pooling is pooling."""
+"""The implementations of the convolution agree, and pooling is pooling."""
+
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -8,10 +10,21 @@ import pytest
 
 from pbcs_jax.errors import UserError
 from pbcs_jax.nets import Conv, max_pool
+from pbcs_jax.nets.conv import swap_batch
 
 
 def _loss(layer, weights):
     return lambda params, x: jnp.sum(layer.apply(params, x) * weights)
+
+
+class _BatchLast:
+    """A layer on `[C, H, W, B]`, used as one on `[B, H, W, C]`."""
+
+    def __init__(self, layer):
+        self._layer = layer
+
+    def apply(self, params, x):
+        return swap_batch(self._layer.apply(params, swap_batch(x)))
 
 
 @pytest.mark.parametrize("pool", [False, True])
@@ -26,6 +39,9 @@ def _loss(layer, weights):
         ("winograd", (12, 12), (5, 5), (1, 1), 8),
         ("winograd", (11, 8), (3, 3), (1, 1), 8),
         ("winograd", (9, 14), (5, 5), (1, 1), 8),
+        ("batch_last", (9, 8), (5, 5), (1, 1), 2),
+        ("batch_last", (8, 7), (3, 5), (1, 1), 1),
+        ("batch_last", (9, 8), (3, 3), (2, 2), 2),
     ],
 )
 def test_equal_to_native_forward_and_backward(
@@ -37,7 +53,11 @@ def test_equal_to_native_forward_and_backward(
     params = {"params": {"kernel": kernel, "bias": jax.random.normal(keys[2], (4,))}}
 
     def run(implementation):
-        layer = Conv(4, kernel_size, strides, padding, pool=pool, implementation=implementation)
+        layer = partial(Conv, 4, kernel_size, strides, padding, pool=pool)
+        if implementation == "batch_last":
+            layer = _BatchLast(layer(batch_last=True))
+        else:
+            layer = layer(implementation=implementation)
         outputs = layer.apply(params, x)
         loss = _loss(layer, jax.random.normal(keys[3], outputs.shape))
         return outputs, jax.grad(loss, argnums=(0, 1))(params, x)
