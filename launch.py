@@ -4,13 +4,15 @@ python launch.py --config=configs/mnist.py --workdir=runs/mnist
 python launch.py --config=configs/mnist.py:paper --config.coreset_size=250 --config.seed=3
 """
 
+import logging
 import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 import jax
-from absl import app, flags, logging
+from absl import app, flags
+from absl import logging as absl_logging
 from ml_collections import config_flags
 from rich.console import Console
 
@@ -43,7 +45,7 @@ def keep_compiled_programs() -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pbcs_jax")
     if not jax.config.jax_compilation_cache_dir:
         jax.config.update("jax_compilation_cache_dir", str(cache))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def fail(message: str) -> NoReturn:
@@ -66,7 +68,8 @@ def main(arguments: list[str]) -> None:
         fail(f"config file {file!r} cannot be read: see configs/ for those there are")
     workdir = _WORKDIR.value or Path("runs", "-".join(filter(None, [Path(file).stem, preset])))
     keep_compiled_programs()
-    logging.set_verbosity(logging.WARNING)
+    absl_logging.set_verbosity(absl_logging.WARNING)
+    logging.getLogger("pbcs_jax").setLevel(logging.INFO)  # of this package only
     try:
         if experiment not in EXPERIMENTS:
             raise UserError(

@@ -12,13 +12,8 @@ compare core with core there, `taskset -c 0 python -m benchmarks.inner`.
 """
 
 import importlib
-import json
-import os
-import statistics
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +22,8 @@ import numpy as np
 from absl import app, flags
 from flax import linen as nn
 
+from benchmarks import measure
+from benchmarks.torch_nets import torch_convnet, torch_mlp, torch_resnet18
 from pbcs_jax import inner, losses, nets
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/inner.json", "Where the JSON goes.")
@@ -47,54 +44,6 @@ class Row(NamedTuple):
     size: int
     masks: int
     torch_net: Callable[[Any], Any]
-
-
-def torch_mlp(torch: Any) -> Any:
-    t = torch.nn
-    layers = [t.Linear(784, 100), t.ReLU(), t.Linear(100, 100), t.ReLU(), t.Linear(100, 10)]
-    return t.Sequential(t.Flatten(), *layers)
-
-
-def torch_convnet(width: int) -> Callable[[Any], Any]:
-    def build(torch: Any) -> Any:
-        t = torch.nn
-        first = [t.Conv2d(1, width, 5), t.MaxPool2d(2), t.ReLU()]
-        second = [t.Conv2d(width, 2 * width, 5), t.MaxPool2d(2), t.ReLU(), t.Flatten()]
-        dense = [t.Linear(32 * width, 4 * width), t.ReLU(), t.Linear(4 * width, 10)]
-        return t.Sequential(*first, *second, *dense)
-
-    return build
-
-
-def torch_resnet18(width: int) -> Callable[[Any], Any]:
-    def build(torch: Any) -> Any:
-        t = torch.nn
-
-        def conv(c_in: int, c_out: int, kernel: int, stride: int) -> Any:
-            padding = kernel // 2
-            layer = t.Conv2d(c_in, c_out, kernel, stride, padding, bias=False)
-            return t.Sequential(layer, t.BatchNorm2d(c_out))
-
-        class Block(t.Module):  # type: ignore[name-defined]
-            def __init__(self, c_in: int, c_out: int, stride: int):
-                super().__init__()
-                first, second = conv(c_in, c_out, 3, stride), conv(c_out, c_out, 3, 1)
-                self.body = t.Sequential(first, t.ReLU(), second)
-                same = c_in == c_out
-                self.shortcut = t.Identity() if same else conv(c_in, c_out, 1, stride)
-
-            def forward(self, x: Any) -> Any:
-                return torch.relu(self.body(x) + self.shortcut(x))
-
-        widths = [width, width, 2 * width, 4 * width, 8 * width]
-        blocks = []
-        for stage in range(4):
-            blocks.append(Block(widths[stage], widths[stage + 1], 1 if stage == 0 else 2))
-            blocks.append(Block(widths[stage + 1], widths[stage + 1], 1))
-        head = [t.AdaptiveAvgPool2d(1), t.Flatten(), t.Linear(8 * width, 10)]
-        return t.Sequential(conv(3, width, 3, 1), t.ReLU(), *blocks, *head)
-
-    return build
 
 
 ROWS = [
@@ -126,8 +75,7 @@ def our_training(row: Row, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str
     in_turn = jax.jit(lambda *batch: jax.lax.map(lambda one: train(*one), batch))
     arguments = jax.tree.map(jnp.asarray, (variables, x, y))
     return {
-        name: lambda f=f: jax.block_until_ready(f(*arguments))
-        for name, f in {"vmap": together, "map": in_turn}.items()
+        name: lambda f=f: f(*arguments) for name, f in {"vmap": together, "map": in_turn}.items()
     }
 
 
@@ -148,13 +96,7 @@ def torch_training(torch: Any, row: Row, x: np.ndarray, y: np.ndarray, steps: in
     return train
 
 
-def seconds(function: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
-
-
-def measure(torch: Any, row: Row, steps: int, repeats: int) -> dict[str, Any]:
+def measure_row(torch: Any, row: Row, steps: int, repeats: int) -> dict[str, Any]:
     """Milliseconds a step and mask of each side, and the machine's matmul rate at the same time."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((row.masks, row.size, *row.shape), np.float32)
@@ -164,21 +106,16 @@ def measure(torch: Any, row: Row, steps: int, repeats: int) -> dict[str, Any]:
     sides = {
         **our_training(row, x, y, steps),
         "torch": torch_training(torch, row, x, y, steps),
-        "matmul": lambda: jax.block_until_ready(matmul(matrix, matrix)),
+        "matmul": lambda: matmul(matrix, matrix),
     }
-    first = {name: seconds(side) for name, side in sides.items()}
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(repeats):
-        for name, side in sides.items():
-            times[name].append(seconds(side))
-    median = {name: statistics.median(values) for name, values in times.items()}
+    median, compiling = measure.medians(sides, repeats)
     share = {name: 1e3 * median[name] / (steps * row.masks) for name in ("vmap", "map", "torch")}
     return {
         "net": row.name,
         "size": row.size,
         "masks": row.masks,
         "steps": steps,
-        "compile_seconds": {name: first[name] - median[name] for name in ("vmap", "map")},
+        "compile_seconds": {name: compiling[name] for name in ("vmap", "map")},
         "milliseconds": share,
         "speedup": {name: share["torch"] / share[name] for name in ("vmap", "map")},
         "matmul_gflops": 2 * matrix.shape[0] ** 3 / median["matmul"] / 1e9,
@@ -193,18 +130,17 @@ def convnet_gflop(width: int, size: int) -> float:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    lines = [
-        "| net | K | M | vmap, ms | map, ms | PyTorch, ms | vmap faster | map faster | compile s |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for r in results:
         ms, faster, compiling = r["milliseconds"], r["speedup"], r["compile_seconds"]
-        lines.append(
-            f"| {r['net']} | {r['size']} | {r['masks']} | {ms['vmap']:.2f} | {ms['map']:.2f} | "
-            f"{ms['torch']:.2f} | {faster['vmap']:.1f}x | {faster['map']:.1f}x | "
-            f"{compiling['vmap']:.1f}, {compiling['map']:.1f} |"
+        rows.append(
+            [r["net"], r["size"], r["masks"]]
+            + [f"{ms[name]:.2f}" for name in ("vmap", "map", "torch")]
+            + [f"{faster[name]:.1f}x" for name in ("vmap", "map")]
+            + [f"{compiling['vmap']:.1f}, {compiling['map']:.1f}"]
         )
-    return "\n".join(lines)
+    columns = "net, K, M, vmap ms, map ms, PyTorch ms, vmap faster, map faster, compile s"
+    return measure.markdown(columns.split(", "), rows)
 
 
 def main(argv: list[str]) -> None:
@@ -218,7 +154,7 @@ def main(argv: list[str]) -> None:
     for row in ROWS:
         # A whole inner loop where that is affordable: what is done once a loop counts as well.
         steps = _STEPS.value or (100 if isinstance(row.net, nets.MLP) else 10)
-        results.append(measure(torch, row, steps, _REPEATS.value))
+        results.append(measure_row(torch, row, steps, _REPEATS.value))
         print(f"{row.name}, K = {row.size}: done", file=sys.stderr)
     print("Milliseconds a training step and mask:\n")
     print(table(results))
@@ -231,19 +167,12 @@ def main(argv: list[str]) -> None:
         f"\nThis machine's matmul rate beside ConvNet-32: {rate:.0f} GFLOP/s; share of it reached"
     )
     print("in useful work: " + ", ".join(f"{name} {100 * s:.0f} %" for name, s in shares.items()))
-    out = Path(_OUT.value)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    report = {
-        "command": " ".join(["python -m benchmarks.inner", *sys.argv[1:]]),
-        "cores": os.cpu_count(),
-        "torch_threads": torch.get_num_threads(),
-        "versions": {"jax": jax.__version__, "torch": torch.__version__},
-        "repeats": _REPEATS.value,
-        "rows": results,
-    }
-    beside = out.with_name(out.name + ".tmp")
-    beside.write_text(json.dumps(report, indent=2) + "\n")
-    beside.replace(out)
+    measure.write(
+        _OUT.value,
+        "inner",
+        {"torch_threads": torch.get_num_threads(), "repeats": _REPEATS.value, "rows": results},
+        torch=torch.__version__,
+    )
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ def select_coreset(
     outer_batch: int = 0,
     path_steps: int = 1,
     mask_chunk: int = 0,
+    outer_chunk: int = 0,
     mesh: Mesh | None = None,
     state: selection.State | None = None,
     callback: Callable[[selection.State, list[selection.Metrics]], None] | None = None,
@@ -54,7 +55,8 @@ def select_coreset(
         'squared_error') or any function of (outputs, targets).
       outer_batch: random outer examples a step; 0 is all of them.
       path_steps: last training steps that 'gumbel' and 'hybrid' differentiate through.
-      mask_chunk: networks that a device trains side by side; 0 chooses, see `parallel.map_masks`.
+      mask_chunk: networks that a device trains side by side; 0 chooses, see `memory.plan`.
+      outer_chunk: outer examples that go through a network at once; 0 chooses.
       mesh: devices to spread the masks over, see `mask_mesh`; all of them if None.
       state: where an earlier run with the same arguments got to (its callback saw it); None starts
         anew.
@@ -89,7 +91,7 @@ def select_coreset(
         as_model(model),
         x,
         y,
-        capacity=masks.default_capacity(n, settings.largest_size(n, size)),
+        capacities=masks.capacities(n, settings.largest_size(n, size)),
         inner=inner,
         validation=validation,
         loss_fn=loss_fn,
@@ -97,6 +99,8 @@ def select_coreset(
         outer_batch=outer_batch,
         path_steps=path_steps if settings.gradient_estimator().needs_path else 0,
         mask_chunk=mask_chunk,
+        outer_chunk=outer_chunk,
+        num_masks=settings.num_masks,
         mesh=mesh,
     )
     if state is None:

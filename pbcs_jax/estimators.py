@@ -90,17 +90,26 @@ def policy_gradient(
     use = jnp.ones_like(losses) if ok is None else ok.astype(losses.dtype)
     losses = jnp.where(use > 0, losses, 0)  # a NaN times 0 is still a NaN
     count = jnp.sum(use)
-    score = masks_lib.mask_score(masks, probabilities)
+    # The score is (m - s) / (s (1 - s)).
+    advantages, reference = losses, probabilities
     if baseline == "leave_one_out":
         advantages = use * (losses - jnp.sum(losses) / jnp.maximum(count, 1))
         count = count - 1
-        # The advantages add up to 0, so the scores may be counted from any one mask's. Then a
+        # The advantages add up to 0, so the masks may be counted from any one of them. Then a
         # candidate that all masks agree on gets exactly 0, where rounding errors would be blown up
         # by Adam.
-        score = score - score[jnp.argmax(use)]
-    else:
-        advantages = losses
-    return advantages @ score / jnp.maximum(count, 1)
+        reference = masks[jnp.argmax(use)]
+
+    def add(total, one):
+        advantage, mask = one
+        return total + advantage * (mask - reference), None
+
+    # Row by row in one pass: a matmul would first write all differences to memory.
+    start = jnp.zeros_like(probabilities)
+    total, _ = jax.lax.scan(add, start, (advantages, masks), unroll=8)
+    inside = masks_lib.inside(probabilities)
+    gradient = total / (inside * (1 - inside) * jnp.maximum(count, 1))
+    return jnp.where(masks_lib.is_random(probabilities), gradient, 0)
 
 
 def sample_relaxed_masks(
@@ -120,7 +129,7 @@ def sample_relaxed_masks(
       `[M, n]` float32 in [0, 1].
     """
     noise = jax.random.logistic(key, (num_masks, probabilities.shape[0]), probabilities.dtype)
-    inside = _inside(probabilities)
+    inside = masks_lib.inside(probabilities)
     logits = jnp.log(inside) - jnp.log1p(-inside)
     relaxed = jax.nn.sigmoid((logits + noise) / temperature)
     return jnp.where(masks_lib.is_random(probabilities), relaxed, probabilities)
@@ -147,7 +156,7 @@ def gumbel_gradient(
     Returns:
       `[n]`.
     """
-    inside = _inside(probabilities)
+    inside = masks_lib.inside(probabilities)
     slope = masks * (1 - masks) / (temperature * inside * (1 - inside))
     slope = jnp.where(masks_lib.is_random(probabilities), slope, 0)
     return _mean_over_ok(path_gradients * slope, ok)
@@ -219,11 +228,6 @@ _ESTIMATORS = {
 
 def _min_masks(baseline: str) -> int:
     return 2 if baseline == "leave_one_out" else 1
-
-
-def _inside(probabilities: jax.Array) -> jax.Array:
-    limits = jnp.finfo(probabilities.dtype)
-    return jnp.clip(probabilities, limits.tiny, 1 - limits.epsneg)
 
 
 def _mean_over_ok(values: jax.Array, ok: jax.Array | None) -> jax.Array:

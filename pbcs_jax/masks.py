@@ -29,8 +29,13 @@ def sample_masks(key: jax.Array, probabilities: jax.Array, num_masks: int) -> ja
     ((4, 3), [0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0])
     """
     chex.assert_rank(probabilities, 1)
-    shape = (num_masks, probabilities.shape[0])
-    return jax.random.bernoulli(key, probabilities, shape).astype(jnp.float32)
+    shape = (-(-num_masks // 2), probabilities.shape[0])
+    row, column = (jax.lax.broadcasted_iota(jnp.uint32, shape, axis) for axis in (0, 1))
+    words = _threefry(jax.random.bits(key, (2,), jnp.uint32), (column, row))
+    # A word is below s 2^32 with probability s, to 2^-32. For s = 1 that number does not fit.
+    limit, sure = (probabilities * 2.0**32).astype(jnp.uint32), probabilities >= 1
+    chosen = [(word < limit) | sure for word in words]
+    return jnp.concatenate(chosen)[:num_masks].astype(jnp.float32)
 
 
 def mask_log_prob(masks: jax.Array, probabilities: jax.Array) -> jax.Array:
@@ -66,11 +71,14 @@ def mask_score(masks: jax.Array, probabilities: jax.Array) -> jax.Array:
     [[4.0, -1.33..., 0.0]]
     """
     chex.assert_rank([masks, probabilities], [2, 1])
+    s = inside(probabilities)
+    return jnp.where(is_random(probabilities), masks / s - (1 - masks) / (1 - s), 0)
+
+
+def inside(probabilities: jax.Array) -> jax.Array:
+    """`[n]`, inside (0, 1) and not nearer to 0 or 1 than a reciprocal can hold."""
     limits = jnp.finfo(probabilities.dtype)
-    # Inside (0, 1) but nearer to 0 than the reciprocal can hold: the score stays finite.
-    inside = jnp.clip(probabilities, limits.tiny, 1 - limits.epsneg)
-    score = masks / inside - (1 - masks) / (1 - inside)
-    return jnp.where(is_random(probabilities), score, 0)
+    return jnp.clip(probabilities, limits.tiny, 1 - limits.epsneg)
 
 
 def is_random(probabilities: jax.Array) -> jax.Array:
@@ -118,14 +126,33 @@ def pack_masks(masks: jax.Array, capacity: int) -> PackedMasks:
     return PackedMasks(indices, weights, kept, overflow)
 
 
-def default_capacity(n: int, size: float, sigmas: float = 4.0) -> int:
-    """Rows enough for nearly every mask of expected size `size`: `sigmas` deviations above it.
+def capacities(n: int, size: float) -> tuple[int, ...]:
+    """Numbers of rows to pack masks of expected size `size` into: a few sizes, ascending.
 
-    The number of chosen candidates has a variance of sum s(1 - s) <= K(1 - K/n). Rounded up to a
-    multiple of 8, for the vector units.
+    The number of chosen candidates has a variance of sum s(1 - s) <= K(1 - K/n). The last size, 4
+    deviations above K, has room for nearly every mask at all times; the one before serves most
+    steps, and the first is enough when the probabilities have settled. Multiples of 8, for the
+    vector units.
 
-    >>> default_capacity(n=1000, size=100), default_capacity(n=50, size=50)
-    (144, 50)
+    >>> capacities(n=1000, size=100), capacities(n=50, size=50)
+    ((104, 120, 144), (50,))
     """
     deviation = math.sqrt(max(size * (1 - size / n), 0.0))
-    return min(n, 8 * math.ceil((size + sigmas * deviation) / 8))
+    rows = (8 * math.ceil((size + sigmas * deviation) / 8) for sigmas in (0.25, 2.0, 4.0))
+    return tuple(sorted({min(n, count) for count in rows}))
+
+
+def _threefry(key: jax.Array, counters: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    """Threefry-2x32 with 20 rounds: two random words for every pair of counters.
+
+    What `jax.random` computes, but written out. There the rounds are a loop on CPU, each of which
+    goes through memory: ten times slower for millions of candidates.
+    """
+    keys = (key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA))
+    a, b = counters[0] + keys[0], counters[1] + keys[1]
+    for block in range(5):
+        for rotation in ((13, 15, 26, 6), (17, 29, 16, 24))[block % 2]:
+            a = a + b
+            b = a ^ ((b << rotation) | (b >> (32 - rotation)))
+        a, b = a + keys[(block + 1) % 3], b + keys[(block + 2) % 3] + jnp.uint32(block + 1)
+    return a, b

@@ -23,7 +23,7 @@ def replicate(tree: Any, mesh: Mesh) -> Any:
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
 
 
-def map_masks(function: Callable, mesh: Mesh, chunk: int = 0) -> Callable:
+def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
     """`function` for all masks, spread over the mesh, `chunk` of them at once on each device.
 
     M need not divide by the number of devices: the last masks are repeated to fill up, and what
@@ -33,23 +33,17 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int = 0) -> Callable:
       function: `(shared, mapped) -> outputs` for one mask. `shared` is a pytree that all masks see,
         `mapped` a pytree of this mask's own arrays.
       mesh: from `mask_mesh`.
-      chunk: masks that a device works on side by side (`vmap`), one chunk after another. 0 chooses:
-        one at a time on CPU, where a single model keeps all cores busy and stays in the cache, and
-        all at once elsewhere.
+      chunk: masks that a device works on side by side (`vmap`), one chunk after another.
 
     Returns:
       `(shared, mapped with a leading axis [M, ...]) -> outputs with a leading axis [M, ...]`.
     """
     rows = PartitionSpec(AXIS)
-    if not chunk and mesh.devices.flat[0].platform == "cpu":
-        chunk = 1
 
     def on_one_device(shared, mapped):
         if chunk == 1:
             return jax.lax.map(lambda own: function(shared, own), mapped)
-        if chunk:
-            return jax.lax.map(lambda own: function(shared, own), mapped, batch_size=chunk)
-        return jax.vmap(function, in_axes=(None, 0))(shared, mapped)
+        return jax.lax.map(lambda own: function(shared, own), mapped, batch_size=chunk)
 
     spread = jax.shard_map(
         on_one_device,

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 _MAX_PASSES = 100  # a bound that is never met in practice: bisection alone needs about 60
-_MANY, _SAMPLE, _ROW = 1 << 18, 1 << 14, 1024
+_MANY, _SAMPLE, _ROW = 1 << 18, 1 << 17, 1024
 
 
 def project(z: jax.Array, size: jax.Array | float) -> jax.Array:
@@ -37,39 +37,27 @@ def project(z: jax.Array, size: jax.Array | float) -> jax.Array:
 @jax.custom_jvp
 def _project(z: jax.Array, size: jax.Array) -> jax.Array:
     n = z.shape[0]
-    total, top = _reduce(z, lambda z: (jnp.clip(z, 0, 1), z), (jnp.add, jnp.maximum), (0, -jnp.inf))
-    feasible = total <= size
-    top = jnp.maximum(top, 0)
     start = jnp.zeros((), z.dtype)
     if n > _MANY:
-        # A thousandth of the entries nearly tells the root: fewer passes over all of them.
+        # A hundredth of the entries nearly tells the root: fewer passes over all of them.
         sample = z[:: n // _SAMPLE]
-        guess, _ = _root(sample, size * (sample.shape[0] / n), start, top, feasible)
-        start = jnp.clip(guess, 0, top)
-    v, rest = _root(z, size, start, top, feasible)
+        start, _ = _root(sample, size * (sample.shape[0] / n), start)
+    v, rest = _root(z, size, start)
     # v itself is only as fine as its own size allows; around it the numbers are small.
-    return jnp.where(feasible, jnp.clip(z, 0, 1), jnp.clip((z - v) - rest, 0, 1))
+    return jnp.clip((z - v) - rest, 0, 1)
 
 
-def _root(z, size, start, high, done):
-    """v and a small rest with sum clip(z - v - rest, 0, 1) = K, between 0 and `high`.
+def _root(z, size, start):
+    """v and a small rest with sum clip(z - v - rest, 0, 1) = K; both are 0 if z needs no v.
 
-    Newton's method from `start`; where it would leave the bracket, bisection. `done` skips it all.
+    Newton's method from `start` >= 0; where it would leave the bracket, bisection.
     """
     epsilon = jnp.finfo(z.dtype).eps
 
-    def unfinished(carry):
-        *_, done, passes = carry
-        return ~done & (passes < _MAX_PASSES)
+    def at(v):
+        return lambda z: (jnp.clip(z - v, 0, 1), ((z > v) & (z - v < 1)).astype(z.dtype))
 
-    def narrow(carry):
-        low, high, v, _, _, passes = carry
-        total, slope = _reduce(
-            z,
-            lambda z: (jnp.clip(z - v, 0, 1), ((z > v) & (z - v < 1)).astype(z.dtype)),
-            (jnp.add, jnp.add),
-            (0, 0),
-        )
+    def decide(low, high, v, total, slope):
         # The sum is at least K at low, and at most K at high.
         low = jnp.where(total >= size, v, low)
         high = jnp.where(total <= size, v, high)
@@ -78,29 +66,47 @@ def _root(z, size, start, high, done):
         # Strictly inside: with a flat piece at K, Newton can jump between its ends for ever.
         good = (slope > 0) & (newton > low) & (newton < high)
         new = jnp.where(good, newton, low + (high - low) / 2)
-        arrived = (slope > 0) & (jnp.abs(move) <= 4 * epsilon * v)
-        done = arrived | (low >= high) | (new == v)
+        # As near as v, or the sum, can tell.
+        near = (jnp.abs(move) <= 4 * epsilon * v) | (jnp.abs(total - size) <= 4 * epsilon * size)
+        done = ((slope > 0) & near) | (low >= high) | (new == v)
         v, rest = jnp.where(done, v, new), jnp.where(done, jnp.clip(move, low - v, high - v), 0)
-        return low, high, v, rest, done, passes + 1
+        return low, high, v, rest, done
+
+    def unfinished(carry):
+        *_, done, passes = carry
+        return ~done & (passes < _MAX_PASSES)
+
+    def narrow(carry):
+        low, high, v, _, _, passes = carry
+        total, slope = _reduce(z, at(v), (jnp.add, jnp.add), (0, 0))
+        return *decide(low, high, v, total, slope), passes + 1
 
     zero = jnp.zeros((), z.dtype)
-    carry = jax.lax.while_loop(unfinished, narrow, (zero, high, start, zero, done, 0))
-    return carry[2], carry[3]
+    whole, top, total, slope = _reduce(
+        z,
+        lambda z: (jnp.clip(z, 0, 1), z, *at(start)(z)),
+        (jnp.add, jnp.maximum, jnp.add, jnp.add),
+        (0, -jnp.inf, 0, 0),
+    )
+    feasible = whole <= size
+    low, high, v, rest, done = decide(zero, jnp.maximum(top, start), start, total, slope)
+    carry = jax.lax.while_loop(unfinished, narrow, (low, high, v, rest, done | feasible, 0))
+    return jnp.where(feasible, zero, carry[2]), jnp.where(feasible, zero, carry[3])
 
 
 def _reduce(z, function, operations, units):
-    """Two reductions of two functions of z in one pass; rows first: those vectorise on CPU."""
+    """Reductions of several functions of z in one pass; rows first: those vectorise on CPU."""
     units = tuple(jnp.asarray(unit, z.dtype) for unit in units)
 
-    def both(left, right):
+    def all_of(left, right):
         return tuple(op(a, b) for op, a, b in zip(operations, left, right, strict=True))
 
     def over(z, axis):
-        return jax.lax.reduce(function(z), units, both, (axis,))
+        return jax.lax.reduce(function(z), units, all_of, (axis,))
 
     whole = z.shape[0] // _ROW * _ROW  # what is left over is reduced apart: padding would copy z
-    rows = jax.lax.reduce(over(z[:whole].reshape(-1, _ROW), 1), units, both, (0,))
-    return both(rows, over(z[whole:], 0))
+    rows = jax.lax.reduce(over(z[:whole].reshape(-1, _ROW), 1), units, all_of, (0,))
+    return all_of(rows, over(z[whole:], 0))
 
 
 @_project.defjvp

@@ -236,7 +236,7 @@ def _step(state: State, evaluate: Evaluate, settings: Settings) -> tuple[State, 
         "size": jnp.sum(s),
         "decided": jnp.mean(~masks.is_random(s)),
         "num_ok": jnp.where(alive, num_ok, 0),
-        "overflow": jnp.sum((drawn >= 0.5) & (used == 0)),
+        "overflow": jnp.sum((drawn >= 0.5) & (used == 0)) if used is not drawn else jnp.array(0),
         "histogram": jnp.zeros((HISTOGRAM_BINS,), jnp.int32).at[bins].add(1),
     }
     metrics |= {name: mean(values) for name, values in (evaluation.metrics or {}).items()}

@@ -3,6 +3,7 @@
 import chex
 import hypothesis.extra.numpy as hnp
 import jax
+import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -86,5 +87,28 @@ def test_packed_masks_are_what_was_asked_for_less_the_overflow(drawn, capacity):
 def test_capacity_is_enough_for_nearly_every_mask():
     n, size = 2000, 100
     drawn = pbcs.sample_masks(jax.random.key(0), jnp.full((n,), size / n), 5000)
-    too_many = np.mean(drawn.sum(1) > masks.default_capacity(n, size))
+    too_many = np.mean(drawn.sum(1) > max(masks.capacities(n, size)))
     assert too_many <= 0.001
+
+
+def test_masks_are_independent_and_as_probable_as_said():
+    """All pairs of masks and of candidates, at probabilities from one in a million to nearly 1."""
+    s = jnp.array([0.0, 1e-6, 1e-3, 0.25, 0.5, 0.999, 1.0])
+    draws = 40_000
+    drawn = np.asarray(jax.jit(pbcs.sample_masks, static_argnums=2)(jax.random.key(1), s, draws))
+    deviation = np.sqrt(np.asarray(s * (1 - s)) / draws)
+    assert np.all(np.abs(drawn.mean(0) - s) <= 5 * deviation + 1e-7)
+    middle = drawn[:, 3:5] - drawn[:, 3:5].mean(0)
+    assert abs(np.mean(middle[:, 0] * middle[:, 1])) < 5 * 0.25 / np.sqrt(draws)  # candidates
+    for lag in (1, draws // 2):  # masks of one pair of words, and of neighbouring pairs
+        together = np.mean(middle[lag:, 1] * middle[:-lag, 1])
+        assert abs(together) < 5 * 0.25 / np.sqrt(draws - lag)
+
+
+def test_threefry_is_threefry():
+    """The words of jax's own generator, for counters of more than one row."""
+    key = jnp.array([3, 4], jnp.uint32)
+    counters = jnp.arange(6, dtype=jnp.uint32), jnp.arange(6, dtype=jnp.uint32) * 7
+    ours = masks._threefry(key, counters)
+    theirs = jax.extend.random.threefry_2x32(key, jnp.concatenate(counters))
+    np.testing.assert_array_equal(jnp.concatenate(ours), theirs)

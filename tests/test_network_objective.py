@@ -24,7 +24,7 @@ MASKS = pbcs.sample_masks(jax.random.key(2), jnp.full((N,), 0.4), 3)
 
 def objective(**options):
     defaults = {
-        "capacity": CAPACITY,
+        "capacities": (CAPACITY,),
         "inner": Inner(steps=6),
         "mesh": pbcs.mask_mesh(jax.devices()[:1]),
     }
@@ -114,10 +114,33 @@ def test_fresh_initialisations_differ_and_shared_ones_do_not():
 
 def test_overflow_leaves_training_and_mask():
     full = jnp.ones((1, N))
-    small = jax.jit(objective(capacity=8))(jax.random.key(3), full)
+    small = jax.jit(objective(capacities=(8,)))(jax.random.key(3), full)
     first = jax.jit(objective())(jax.random.key(3), (jnp.arange(N) < 8).astype(jnp.float32)[None])
     np.testing.assert_allclose(small.losses, first.losses, rtol=1e-5)
     np.testing.assert_array_equal(small.masks, first.masks)
+
+
+def test_the_smallest_capacity_with_room_for_all_masks_is_used():
+    """The rows that are trained on are seen by a model that counts them."""
+    seen = []
+
+    def apply(params, x):
+        jax.debug.callback(lambda x: seen.append(x.shape[0]), x)
+        return x[:, :2] * params
+
+    counting = as_model((lambda key, x: jnp.ones(()), apply))
+    few, many = ((jnp.arange(N) < count).astype(jnp.float32)[None] for count in (4, 9))
+    options = {"inner": Inner(steps=1), "mesh": pbcs.mask_mesh(jax.devices()[:1])}
+    evaluate = network_objective(counting, X, Y, capacities=(5, 12, N), validation=OUTER, **options)
+    for drawn, rows in [(few, 5), (many, 12), (jnp.concatenate([few, many]), 12)]:
+        seen.clear()
+        jax.block_until_ready(jax.jit(evaluate)(jax.random.key(3), drawn))
+        jax.effects_barrier()
+        assert set(seen) - {len(OUTER[1])} == {rows}
+    together = jax.jit(objective(capacities=(5, 12, N)))(jax.random.key(3), many)
+    np.testing.assert_allclose(
+        together.losses, jax.jit(objective())(jax.random.key(3), many).losses, rtol=1e-5
+    )
 
 
 def test_diverged_models_are_marked():

@@ -48,6 +48,7 @@ def summarization() -> ConfigDict:
                 "outer_loss": "cross_entropy",  # or brier, error_rate
                 "outer_batch": 0,  # outer examples a step; 0 is all of them
                 "mask_chunk": 0,  # networks that a device trains side by side; 0 chooses
+                "outer_chunk": 0,  # outer examples through a network at once; 0 chooses
             },
             "inner": {
                 "steps": 100,

@@ -30,7 +30,7 @@ class Judge:
                 as_model(net),
                 problem.x,
                 problem.y,
-                capacity=capacity,
+                capacities=(capacity,),
                 inner=config_lib.evaluation_settings(config),
                 validation=(problem.x_test, problem.y_test),
                 outer_loss="error_rate",

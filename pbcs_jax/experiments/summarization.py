@@ -152,6 +152,7 @@ def _select(config: ConfigDict, problem: data.Problem, key: jax.Array, folder: P
                 outer_batch=config.selection.outer_batch,
                 path_steps=config.selection.path_steps,
                 mask_chunk=config.selection.mask_chunk,
+                outer_chunk=config.selection.outer_chunk,
                 state=state,
                 callback=callback,
                 callback_every=config.checkpoint_every,

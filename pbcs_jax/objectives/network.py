@@ -1,6 +1,6 @@
 """Samples: train a network on the chosen candidates, and score it on the outer data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from pbcs_jax import inner as inner_lib
-from pbcs_jax import losses, masks, parallel
+from pbcs_jax import losses, masks, memory, parallel
 from pbcs_jax.errors import UserError
 from pbcs_jax.estimators import Evaluation
 from pbcs_jax.nets.model import Model
@@ -29,15 +29,16 @@ def network_objective(
     x: jax.Array,
     y: jax.Array,
     *,
-    capacity: int,
+    capacities: Sequence[int],
     inner: inner_lib.Inner,
     validation: tuple[jax.Array, jax.Array] | None = None,
     loss_fn: str | losses.LossFn = "cross_entropy",
     outer_loss: str | losses.LossFn = "cross_entropy",
     outer_batch: int = 0,
-    outer_chunk: int = 256,
+    outer_chunk: int = 0,
     path_steps: int = 0,
     mask_chunk: int = 0,
+    num_masks: int = 8,
     mesh: Mesh | None = None,
 ) -> Objective:
     """An `evaluate(key, masks [M, n]) -> Evaluation` that trains M networks side by side.
@@ -46,7 +47,8 @@ def network_objective(
       model: see `nets.model.as_model`.
       x: `[n, ...]` candidates.
       y: `[n, ...]` their targets.
-      capacity: rows a coreset has at most, see `masks.default_capacity`.
+      capacities: rows that a coreset is packed into: of these sizes the smallest that has room for
+        all masks of a step, see `masks.capacities`.
       inner: how each network is trained.
       validation: `(x, y)`, held-out outer data; the candidates themselves if None.
       loss_fn: training loss, one value an example.
@@ -54,9 +56,10 @@ def network_objective(
         example. It need not be differentiable unless `path_steps` is above 0.
       outer_batch: the outer loss is taken on this many random outer examples a step; 0 is all of
         them.
-      outer_chunk: outer examples that go through the network at once.
+      outer_chunk: outer examples that go through the network at once; 0 chooses, see `memory.plan`.
       path_steps: dL/dm is taken through this many last training steps; 0 for none.
-      mask_chunk: networks that a device trains side by side, see `parallel.map_masks`.
+      mask_chunk: networks that a device trains side by side; 0 chooses, see `memory.plan`.
+      num_masks: M, for that choice.
       mesh: the devices to spread the masks over; all of them if None.
 
     Returns:
@@ -75,10 +78,20 @@ def network_objective(
             f"path_steps is {path_steps} but inner.steps is {inner.steps}: it cannot be more"
         )
     mesh = mesh or parallel.mask_mesh()
+    plan = memory.plan(
+        model,
+        x,
+        rows=max(capacities),
+        num_masks=-(-num_masks // mesh.size),
+        device=mesh.devices.flat[0],
+        path_steps=path_steps,
+        mask_chunk=mask_chunk,
+        outer_chunk=outer_chunk,
+    )
     data = parallel.replicate(_Data(x, y, validation), mesh)
 
     def outputs_of(variables, inputs):
-        return in_chunks(lambda rows: model.apply(variables, rows)[0], inputs, outer_chunk)
+        return in_chunks(lambda rows: model.apply(variables, rows)[0], inputs, plan.outer_chunk)
 
     def outer_of(variables, outer_x, outer_y):
         outputs = outputs_of(variables, outer_x)
@@ -103,19 +116,17 @@ def network_objective(
         per_example = lambda variables: loss_fn(outputs_of(variables, data.x), data.y)  # noqa: E731
         return loss, metrics, trained.ok, path_gradient(per_example, tail, mask)
 
-    mapped_over_masks = parallel.map_masks(evaluate_one, mesh, mask_chunk)
+    mapped_over_masks = parallel.map_masks(evaluate_one, mesh, plan.mask_chunk)
 
     def evaluate(data: _Data, key: jax.Array, all_masks: jax.Array) -> Evaluation:
         outer_key, init_key, own_key, train_key = jax.random.split(key, 4)
-        packed = masks.pack_masks(all_masks, capacity)
+        packed = masks.pack_masks(all_masks, max(capacities))
         outer = data.outer or (data.x, data.y)
         if 0 < outer_batch < outer[0].shape[0]:
             rows = jax.random.choice(outer_key, outer[0].shape[0], (outer_batch,), replace=False)
             outer = (outer[0][rows], outer[1][rows])
         num_masks = all_masks.shape[0]
-        mapped = (
-            packed.indices,
-            packed.weights,
+        own = (
             packed.masks,
             jax.random.split(own_key, num_masks),
             # The same batches and dropout for all masks, as long as they share an initialisation.
@@ -123,7 +134,15 @@ def network_objective(
             if inner.shared_init
             else jax.random.split(train_key, num_masks),
         )
-        values, metrics, ok, paths = mapped_over_masks((data, outer, init_key), mapped)
+
+        def with_rows(rows):
+            packed_rows = (packed.indices[:, :rows], packed.weights[:, :rows])
+            return lambda: mapped_over_masks((data, outer, init_key), (*packed_rows, *own))
+
+        sizes = sorted(capacities)
+        most = jnp.max(jnp.sum(packed.weights > 0, axis=-1))
+        level = jnp.sum(most > jnp.array(sizes[:-1]))
+        values, metrics, ok, paths = jax.lax.switch(level, [with_rows(rows) for rows in sizes])
         return Evaluation(values, ok & jnp.isfinite(values), paths, packed.masks, metrics)
 
     return jax.tree_util.Partial(evaluate, data)

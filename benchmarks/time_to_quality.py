@@ -1,0 +1,179 @@
+"""Wall-clock to a given validation loss: each estimator, and the same method in plain PyTorch.
+
+    python -m benchmarks.time_to_quality --out=benchmarks/results/time_to_quality.json
+
+Half of the labels of 1,000 bundled MNIST images are wrong; 100 are to be chosen by the loss on 100
+clean ones: MLP, 100 SGD steps, 8 masks, 200 outer Adam steps. The policy gradient with the
+leave-one-out baseline runs to its end; the median of its last 10 losses is what the others are to
+reach with theirs. All estimators have the same settings, and are compiled before the clock starts.
+PyTorch does the same steps one mask after another, as the published code does, for a few outer
+steps; its time is extrapolated to all of them.
+"""
+
+import importlib
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from absl import app, flags
+
+from benchmarks import measure
+from benchmarks.torch_nets import torch_mlp
+from pbcs_jax import data, masks, nets, selection
+from pbcs_jax.inner import Inner
+from pbcs_jax.objectives.network import network_objective
+from pbcs_jax.settings import Settings
+
+_OUT = flags.DEFINE_string("out", "benchmarks/results/time_to_quality.json", "The JSON.")
+_SEEDS = flags.DEFINE_integer("seeds", 5, "Problems, each with its own noise.", lower_bound=1)
+_STEPS = flags.DEFINE_integer("outer_steps", 200, "Outer steps.", lower_bound=20)
+_LOSS = flags.DEFINE_string("outer_loss", "cross_entropy", "Outer loss, or brier.")
+
+SIZE, WINDOW, TORCH_STEPS = 100, 10, 3
+REFERENCE = "leave-one-out"
+ESTIMATORS: dict[str, dict[str, Any]] = {
+    REFERENCE: {},
+    "no baseline (the paper's)": {"baseline": "none"},
+    "gumbel": {"estimator": "gumbel"},
+    "hybrid": {"estimator": "hybrid"},
+    "hybrid, fading": {"estimator": "hybrid", "path_until": 0.5},
+}
+
+
+def steps_of(problem: data.Problem, options: dict[str, Any], seed: int) -> Iterator[dict]:
+    """The outer steps, one by one: the seconds since the start, and the outer loss."""
+    settings = Settings(outer_steps=_STEPS.value, **options)
+    n = len(problem.y)
+    evaluate = network_objective(
+        nets.as_model(nets.MLP()),
+        problem.x,
+        problem.y,
+        capacities=masks.capacities(n, SIZE),
+        inner=Inner(steps=100),
+        validation=(problem.x_val, problem.y_val),
+        outer_loss=_LOSS.value,
+        path_steps=int(settings.gradient_estimator().needs_path),
+        num_masks=settings.num_masks,
+    )
+    state = selection.init(jax.random.key(seed), n, SIZE, settings)
+    jax.block_until_ready(selection.step(state, evaluate, settings))
+    begin = time.perf_counter()
+    for _ in range(_STEPS.value):
+        state, metrics = selection.step(state, evaluate, settings)
+        loss = float(metrics["outer_loss"])
+        yield {"seconds": time.perf_counter() - begin, "loss": loss}
+
+
+def run(steps: Iterator[dict], target: float) -> dict[str, Any]:
+    """Until the median of the last losses is at most the target, or to the end."""
+    losses: list[float] = []
+    for step in steps:
+        losses.append(step["loss"])
+        level = statistics.median(losses[-WINDOW:])
+        if len(losses) >= WINDOW and level <= target:
+            break
+    return {"steps": len(losses), "seconds": step["seconds"], "loss": level, "losses": losses}
+
+
+def torch_seconds(torch: Any, problem: data.Problem) -> float:
+    """Seconds of one outer step of the plain loop: eager, one mask after another."""
+    f = torch.nn.functional
+    x, x_val = (torch.from_numpy(np.moveaxis(a, -1, 1).copy()) for a in (problem.x, problem.x_val))
+    y, y_val = (torch.from_numpy(a.astype(np.int64)) for a in (problem.y, problem.y_val))
+    s = torch.full((len(y),), SIZE / len(y))
+
+    def loss_of(mask: Any) -> float:
+        rows = mask.nonzero()[:, 0]
+        net = torch_mlp(torch)
+        optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 100)
+        for _ in range(100):
+            optimiser.zero_grad()
+            f.cross_entropy(net(x[rows]), y[rows]).backward()
+            optimiser.step()
+            schedule.step()
+        with torch.no_grad():
+            return float(f.cross_entropy(net(x_val), y_val))
+
+    def outer_step() -> None:
+        drawn = torch.bernoulli(s.expand(8, -1))
+        losses = torch.tensor([loss_of(mask) for mask in drawn])
+        _ = ((losses - losses.mean()) @ (drawn - s)) / (7 * s * (1 - s))
+
+    outer_step()
+    return statistics.median(measure.seconds(outer_step) for _ in range(TORCH_STEPS))
+
+
+def summarise(runs: list[dict[str, Any]], torch_step: float | None) -> list[dict[str, Any]]:
+    """Medians over the seeds, as shares of the reference's time."""
+    reference = {r["seed"]: r for r in runs if r["estimator"] == REFERENCE}
+    rows = []
+    for name in ESTIMATORS:
+        mine = [r for r in runs if r["estimator"] == name]
+        shares = [r["seconds"] / reference[r["seed"]]["seconds"] for r in mine]
+        rows.append(
+            {
+                "estimator": name,
+                "reached": sum(r["loss"] <= reference[r["seed"]]["loss"] for r in mine),
+                "steps": statistics.median(r["steps"] for r in mine),
+                "seconds": statistics.median(r["seconds"] for r in mine),
+                "share": statistics.median(shares),
+            }
+        )
+    if torch_step is not None:
+        total = torch_step * _STEPS.value
+        row = {"estimator": "PyTorch, leave-one-out (extrapolated)", "reached": len(reference)}
+        rows.append(
+            row | {"steps": _STEPS.value, "seconds": total, "share": total / rows[0]["seconds"]}
+        )
+    return rows
+
+
+def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}: use --out, --seeds, ...")
+    runs: list[dict[str, Any]] = []
+    problems = [
+        data.make_problem(
+            data.load("bundled", name="mnist"),
+            seed=seed,
+            num_candidates=1000,
+            num_validation=100,
+            noise_kind="symmetric",
+            noise_rate=0.5,
+        )
+        for seed in range(_SEEDS.value)
+    ]
+    for seed, problem in enumerate(problems):
+        target = -np.inf
+        for name, options in ESTIMATORS.items():
+            found = run(steps_of(problem, options, seed), target)
+            if name == REFERENCE:
+                target = found["loss"]
+            runs.append({"estimator": name, "seed": seed, **found})
+            print(f"seed {seed}, {name}: {found['loss']:.4f}", file=sys.stderr)
+            measure.write(_OUT.value, "time_to_quality", {"runs": runs})
+    try:
+        torch_step = torch_seconds(importlib.import_module("torch"), problems[0])
+    except ImportError:
+        print("without PyTorch: pip install 'pbcs_jax[bench]' for that line", file=sys.stderr)
+        torch_step = None
+    rows = summarise(runs, torch_step)
+    columns = [
+        "estimator",
+        f"reached, of {_SEEDS.value}",
+        "outer steps",
+        "seconds",
+        "share of time",
+    ]
+    cells = [[*list(r.values())[:3], f"{r['seconds']:.1f}", f"{r['share']:.2f}"] for r in rows]
+    print(measure.markdown(columns, cells))
+    measure.write(_OUT.value, "time_to_quality", {"rows": rows, "runs": runs})
+
+
+if __name__ == "__main__":
+    app.run(main)

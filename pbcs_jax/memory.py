@@ -1,0 +1,137 @@
+"""The memory plan: how many masks, and how many outer examples, a device works on at once.
+
+A run should never die for want of memory where smaller chunks would do. What one chunk needs is
+bounded from the traced program, before anything is compiled: every array that it mentions counts.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pbcs_jax.nets.model import Model
+
+# Larger pieces leave the cache and are no faster.
+LARGEST_OUTER_CHUNK = 256
+BUDGET_VARIABLE = "PBCS_MEMORY_GB"
+
+_LOG = logging.getLogger(__name__)
+
+
+class Plan(NamedTuple):
+    """What was chosen.
+
+    Attributes:
+      mask_chunk: networks side by side on a device.
+      outer_chunk: outer examples through a network at once.
+      needed: bytes that such a chunk needs at most, by the estimate.
+      budget: bytes there are.
+    """
+
+    mask_chunk: int
+    outer_chunk: int
+    needed: int
+    budget: int
+
+
+def plan(
+    model: Model,
+    x: jax.Array,
+    *,
+    rows: int,
+    num_masks: int,
+    device: jax.Device,
+    path_steps: int = 0,
+    mask_chunk: int = 0,
+    outer_chunk: int = 0,
+    budget: int = 0,
+) -> Plan:
+    """The largest chunks that fit, with those given left as they are.
+
+    On CPU one network at a time is also the fastest: it keeps all cores busy and stays in the
+    cache. Elsewhere as many as there is room for.
+
+    Args:
+      model: what is trained.
+      x: `[n, ...]` candidates; only the shape counts.
+      rows: capacity of a packed coreset.
+      num_masks: masks that a device has in all.
+      device: which.
+      path_steps: last training steps that are kept and differentiated.
+      mask_chunk: 0 chooses.
+      outer_chunk: 0 chooses.
+      budget: bytes; 0 is `memory_budget(device)`.
+
+    Returns:
+      `Plan`; it is logged too.
+    """
+    budget = budget or memory_budget(device)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    example = jax.ShapeDtypeStruct((1, *jnp.shape(x)[1:]), x.dtype)
+    variables = jax.eval_shape(model.init, key, example)
+    weights = _bytes(jax.tree.leaves(variables))
+
+    def outputs(variables, rows):
+        return model.apply(variables, rows)[0]
+
+    forward = traced_bytes(outputs, variables, example)
+    # Reverse mode keeps what forward mode made and adds as much again.
+    training = 2 * forward * rows
+    # Weights, gradient, momentum, update; the kept steps and their cotangents.
+    fixed = (4 + 2 * path_steps) * weights
+
+    def needed(mask_chunk, outer_chunk):
+        # With path gradients the outer data are gone through in forward and reverse mode.
+        outer = forward * outer_chunk * (2 if path_steps else 1)
+        return mask_chunk * (fixed + max(training, outer))
+
+    outer_chunk_is_free = not outer_chunk
+    outer_chunk = outer_chunk or LARGEST_OUTER_CHUNK
+    while outer_chunk_is_free and outer_chunk > 1 and needed(1, outer_chunk) > budget:
+        outer_chunk //= 2
+    if not mask_chunk:
+        most = 1 if device.platform == "cpu" else num_masks
+        mask_chunk = max(1, min(most, budget // max(needed(1, outer_chunk), 1)))
+    chosen = Plan(mask_chunk, outer_chunk, needed(mask_chunk, outer_chunk), budget)
+    _LOG.info(
+        "memory plan: %d of %d masks at once, outer data %d at a time: at most %.0f MB of %.0f MB",
+        *(mask_chunk, num_masks, outer_chunk, chosen.needed / 2**20, budget / 2**20),
+    )
+    return chosen
+
+
+def memory_budget(device: jax.Device) -> int:
+    """Bytes that the chunks may take: half of what the device has, or PBCS_MEMORY_GB."""
+    if BUDGET_VARIABLE in os.environ:
+        return int(float(os.environ[BUDGET_VARIABLE]) * 2**30)
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] // 2
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def traced_bytes(function: Callable, *arguments: Any) -> int:
+    """Bytes of every array that a function computes, were none of them freed or fused away."""
+    return _computed(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+
+def _computed(jaxpr: Any) -> int:
+    total = 0
+    for equation in jaxpr.eqns:
+        inner = [p for p in jax.tree.leaves(list(equation.params.values())) if _is_jaxpr(p)]
+        if inner:
+            total += sum(_computed(getattr(p, "jaxpr", p)) for p in inner)
+        else:
+            total += _bytes([v.aval for v in equation.outvars])
+    return total
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return hasattr(value, "eqns") or hasattr(value, "jaxpr")
+
+
+def _bytes(arrays: Any) -> int:
+    return sum(a.size * jnp.dtype(a.dtype).itemsize for a in arrays)
