@@ -86,17 +86,15 @@ def main(argv: list[str]) -> None:
         results.append(measure_one(n, _REPEATS.value))
         print(f"n = {n}: done", file=sys.stderr)
         n *= 10
-    columns = ("n", "numpy.sort ms", "project ms", "project / sort", "sample + score + update ms")
-    columns += ("that / project", "whole step ms", "error of the sum")
+    columns = ["n", "numpy.sort ms", "project ms", "project / sort", "sample + score + update ms"]
+    columns += ["that / project", "whole step ms", "error of the sum"]
     rows = []
     for r in results:
         ms = {name: f"{value:.2f}" for name, value in r["milliseconds"].items()}
         over_sort, over_project = f"{r['project_over_sort']:.2f}", f"{r['move_over_project']:.2f}"
         error = f"{r['relative_error_of_the_sum']:.0e}"
-        n, project = f"{r['n']:.0e}", ms["project"]
-        rows.append(
-            [n, ms["sort"], project, over_sort, ms["move"], over_project, ms["step"], error]
-        )
+        rows.append([f"{r['n']:.0e}", ms["sort"], ms["project"], over_sort, ms["move"]])
+        rows[-1] += [over_project, ms["step"], error]
     print(measure.markdown(columns, rows))
     measure.write(
         _OUT.value, "outer", {"masks": _MASKS, "repeats": _REPEATS.value, "rows": results}

@@ -82,7 +82,7 @@ def peak_megabytes(estimator: str, n: int, num_masks: int, size: int) -> float:
     x = rng.standard_normal((n, 28, 28, 1), np.float32)
     y = rng.integers(0, 10, n)
     inner = Inner(steps=5)
-    options = {"num_masks": num_masks, "estimator": estimator, "outer_steps": 2}
+    options: dict[str, Any] = {"num_masks": num_masks, "estimator": estimator, "outer_steps": 2}
     pbcs.select_coreset(jax.random.key(0), x, y, nets.MLP(), size, inner=inner, **options)
     # Not `resource`: there a child begins with the peak of its parent.
     (line,) = [x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x]
@@ -100,7 +100,7 @@ def main(argv: list[str]) -> None:
     for varied, points in TABLES.items():
         sides = {str(number): outer_step(point) for number, point in enumerate(points)}
         median, _ = measure.medians(sides, _REPEATS.value)
-        base = {}
+        base: dict[str, float] = {}
         for number, point in enumerate(points):
             taken = median[str(number)]
             base.setdefault(point.net, taken)

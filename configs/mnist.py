@@ -1,6 +1,7 @@
 """A coreset of 100 of 1,000 MNIST images, against uniform draws; both judged by a ConvNet.
 
     python launch.py --config=configs/mnist.py                 minutes on two cores
+    python launch.py --config=configs/mnist.py:kernel          seconds: ridge regression selects
     python launch.py --config=configs/mnist.py:paper           for an accelerator
 
 The selection network of `default` is the MLP, whose inner loop is far cheaper than the ConvNet's;
@@ -15,6 +16,7 @@ PRESETS = {
         # Cross-entropy of an over-confident model is ruled by a few points; the Brier score is not.
         "selection.outer_loss": "brier",
     },
+    "kernel": {"selection.objective": "kernel"},
     "paper": {
         "model.name": "convnet",
         "selection.num_masks": 5,

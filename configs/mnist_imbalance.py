@@ -10,6 +10,7 @@ from pbcs_jax.experiments import config as config_lib
 PRESETS = {
     # Of 3,000 candidates 846 are left when the classes have been thinned out.
     "default": {"selection.estimator": "hybrid", "data.num_candidates": 3000},
+    "kernel": {"data.num_candidates": 3000},
     "paper": {"coreset_size": 1000, "data.num_candidates": 0},
     "smoke": {"selection.estimator": "hybrid"},
 }

@@ -18,6 +18,7 @@ PRESETS = {
         "selection.learning_rate": 0.1,
         "inner.steps": 50,
     },
+    "kernel": {},
     "paper": {"coreset_size": 1000, "data.num_candidates": 0},
     "smoke": {"selection.estimator": "hybrid"},
 }

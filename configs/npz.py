@@ -11,6 +11,7 @@ from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {
     "default": {"evaluation.model": "mlp"},
+    "kernel": {"evaluation.model": "mlp"},
     "paper": {},
     "smoke": {"coreset_size": 10},
 }

@@ -8,7 +8,7 @@ from pbcs_jax.errors import UserError
 from pbcs_jax.estimators import Estimator, Evaluation, policy_gradient
 from pbcs_jax.inner import Inner
 from pbcs_jax.masks import mask_log_prob, mask_score, sample_masks
-from pbcs_jax.objectives import network_objective
+from pbcs_jax.objectives import Kernel, kernel_objective, network_objective
 from pbcs_jax.parallel import mask_mesh
 from pbcs_jax.projection import project
 from pbcs_jax.selection import (
@@ -27,12 +27,14 @@ __all__ = [
     "Estimator",
     "Evaluation",
     "Inner",
+    "Kernel",
     "Result",
     "Settings",
     "State",
     "UserError",
     "draw_coreset",
     "init",
+    "kernel_objective",
     "mask_log_prob",
     "mask_mesh",
     "mask_score",

@@ -9,13 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pbcs_jax import masks, selection
+from pbcs_jax import masks, representations, selection
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import Inner
 from pbcs_jax.losses import LossFn
 from pbcs_jax.nets.model import as_model
-from pbcs_jax.objectives.network import network_objective
+from pbcs_jax.objectives.kernel import (
+    Kernel,
+    choose_ridge,
+    default_settings,
+    kernel_objective,
+    normalise,
+)
+from pbcs_jax.objectives.network import Objective, network_objective
 from pbcs_jax.settings import Settings
+
+OBJECTIVES = ("network", "kernel", "kernel_then_network")
 
 
 def select_coreset(
@@ -26,6 +35,8 @@ def select_coreset(
     size: int,
     validation: tuple[jax.Array, jax.Array] | None = None,
     *,
+    objective: str = "network",
+    kernel: Kernel = Kernel(),  # noqa: B008 (frozen)
     inner: Inner = Inner(),  # noqa: B008 (frozen)
     loss_fn: str | LossFn = "cross_entropy",
     outer_loss: str | LossFn = "cross_entropy",
@@ -45,14 +56,19 @@ def select_coreset(
       key: PRNG key, consumed.
       x: `[n, ...]` candidates.
       y: `[n]` integer classes, or `[n, ...]` regression targets with `loss_fn='squared_error'`.
-      model: a flax.linen module, or a pair of pure functions `(init(key, x), apply(params, x))`.
+      model: a flax.linen module, or a pair of pure functions `(init(key, x), apply(params, x))`;
+        None will do for the objective 'kernel'.
       size: K.
       validation: `(x, y)`, clean held-out data for the outer loss; the candidates themselves if
         None.
+      objective: what a mask is judged by: 'network' trains `model` on it; 'kernel' solves ridge
+        regression on fixed features, a hundred times faster; 'kernel_then_network' starts the
+        network's search from what the kernel found.
+      kernel: the settings of the last two.
       inner: how each network is trained.
       loss_fn: training loss, a name or a function `(outputs, targets) -> [B]`.
-      outer_loss: what the selection minimises, a name ('cross_entropy', 'brier', 'error_rate',
-        'squared_error') or any function of (outputs, targets).
+      outer_loss: what the selection by networks minimises, a name ('cross_entropy', 'brier',
+        'error_rate', 'squared_error') or any function of (outputs, targets).
       outer_batch: random outer examples a step; 0 is all of them.
       path_steps: last training steps that 'gumbel' and 'hybrid' differentiate through.
       mask_chunk: networks that a device trains side by side; 0 chooses, see `memory.plan`.
@@ -60,10 +76,10 @@ def select_coreset(
       mesh: devices to spread the masks over, see `mask_mesh`; all of them if None.
       state: where an earlier run with the same arguments got to (its callback saw it); None starts
         anew.
-      callback: see `run`.
+      callback: see `run`; with 'kernel_then_network' it sees the network's steps.
       callback_every: see `run`.
       **options: of the outer loop, the fields of `Settings`: `num_masks`, `outer_steps`,
-        `estimator`, ...
+        `estimator`, ... With the objective 'kernel' they replace those of `kernel.settings`.
 
     Returns:
       `Result(indices, probabilities, history)`.
@@ -75,39 +91,88 @@ def select_coreset(
     >>> result = select_coreset(jax.random.key(1), x, y, model, 6, inner=inner, outer_steps=2)
     >>> result.indices.shape, result.probabilities.shape, result.history["outer_loss"].shape
     ((6,), (40,), (2,))
+    >>> result = select_coreset(jax.random.key(1), x, y, None, 6, objective="kernel")
+    >>> result.indices.shape
+    (6,)
     """
     known = [field.name for field in dataclasses.fields(Settings)]
     for name in options:
         if name not in known:
             raise UserError(f"option {name!r} is unknown: use one of {', '.join(known)}")
-    settings = Settings(**options)
+    if objective not in OBJECTIVES:
+        raise UserError(f"objective {objective!r} is unknown: use one of {', '.join(OBJECTIVES)}")
+    if model is None and objective != "kernel":
+        raise UserError(f"objective {objective!r} trains a network: give a model, or use 'kernel'")
     _check_rows("x and y", x, y)
     if validation is not None:
         _check_rows("validation", *validation)
     n = len(x)
     selection.check_size(n, size)
     run_key, draw_key = jax.random.split(key)
-    evaluate = network_objective(
-        as_model(model),
-        x,
-        y,
-        capacities=masks.capacities(n, settings.largest_size(n, size)),
-        inner=inner,
-        validation=validation,
-        loss_fn=loss_fn,
-        outer_loss=outer_loss,
-        outer_batch=outer_batch,
-        path_steps=path_steps if settings.gradient_estimator().needs_path else 0,
-        mask_chunk=mask_chunk,
-        outer_chunk=outer_chunk,
-        num_masks=settings.num_masks,
-        mesh=mesh,
-    )
+    start = None
+    if objective == "kernel":
+        settings = dataclasses.replace(kernel.settings or default_settings(n), **options)
+        evaluate = _kernel(run_key, x, y, model, size, validation, kernel, settings, mesh)
+    else:
+        settings = Settings(**options)
+        evaluate = network_objective(
+            as_model(model),
+            x,
+            y,
+            capacities=masks.capacities(n, settings.largest_size(n, size)),
+            inner=inner,
+            validation=validation,
+            loss_fn=loss_fn,
+            outer_loss=outer_loss,
+            outer_batch=outer_batch,
+            path_steps=path_steps if settings.gradient_estimator().needs_path else 0,
+            mask_chunk=mask_chunk,
+            outer_chunk=outer_chunk,
+            num_masks=settings.num_masks,
+            mesh=mesh,
+        )
+        if objective == "kernel_then_network" and state is None:
+            proxy = select_coreset(
+                key, x, y, model, size, validation, objective="kernel", kernel=kernel, mesh=mesh
+            )
+            start = (1 - kernel.soften) * proxy.probabilities + kernel.soften * size / n
     if state is None:
-        state = selection.init(run_key, n, size, settings)
+        state = selection.init(run_key, n, size, settings, start)
     state, history = selection.run(state, evaluate, settings, callback, callback_every)
     indices = selection.draw_coreset(draw_key, state.probabilities, size, settings.final)
     return selection.Result(indices, np.asarray(state.probabilities), history)
+
+
+def _kernel(key, x, y, model, size, validation, kernel, settings, mesh) -> Objective:
+    """The kernel objective of these data: features, ridge, and the two put together."""
+    feature_key, ridge_key = jax.random.split(key)
+    n = len(x)
+    given = kernel.features
+    if isinstance(given, str):
+        others = [] if validation is None else [validation[0]]
+        rows = representations.make(given, feature_key, jnp.asarray(x), y, model, others)
+    elif validation is None:
+        rows = [representations.check(given, n)]
+    elif isinstance(given, tuple) and len(given) == 2:
+        rows = [
+            representations.check(a, len(b)) for a, b in zip(given, (x, validation[0]), strict=True)
+        ]
+    else:
+        raise UserError("features: with validation data give a pair, (candidates', validation's)")
+    rows = normalise(*rows)
+    outer = None if validation is None else (rows[1], validation[1])
+    ridge = kernel.ridge or choose_ridge(ridge_key, rows[0], y, size, outer)
+    return kernel_objective(
+        rows[0],
+        y,
+        capacity=max(masks.capacities(n, settings.largest_size(n, size))),
+        ridge=ridge,
+        validation=outer,
+        outer_loss=kernel.outer_loss,
+        candidate_weight=kernel.candidate_weight,
+        path=settings.gradient_estimator().needs_path,
+        mesh=mesh,
+    )
 
 
 def _check_rows(name: str, x: jax.Array, y: jax.Array) -> None:

@@ -5,6 +5,7 @@ is evaluated on, `gradient` turns what came back into a gradient with respect to
 
     pge      1/M sum_k (L_k - b_k) grad_s ln p(m_k|s). Unbiased; L may be any function of the mask.
     gumbel   1/M sum_k dL/dm_k * dm_k/ds for relaxed masks m = sigmoid((logit s + noise) / T).
+    path     the mean of dL/dm over hard masks. Biased, but it tells of all candidates at once.
     hybrid   the policy gradient, plus the mean of dL/dm over hard masks scaled to its length.
 """
 
@@ -168,7 +169,7 @@ def create(
     """An estimator by name.
 
     Args:
-      name: 'pge' (the policy gradient), 'gumbel' or 'hybrid'.
+      name: 'pge' (the policy gradient), 'gumbel', 'path' or 'hybrid'.
       baseline: of the policy gradient, 'leave_one_out' or 'none'.
       temperature: of 'gumbel'.
       path_until: of 'hybrid': its biased pathwise part falls linearly to nothing at this fraction
@@ -207,6 +208,13 @@ def _gumbel_estimator(baseline, temperature, path_until) -> Estimator:
     return Estimator(sample, gradient, True, 1)
 
 
+def _path_estimator(baseline, temperature, path_until) -> Estimator:
+    def gradient(evaluation, masks, probabilities, progress):
+        return _mean_over_ok(evaluation.path_gradients, evaluation.ok)
+
+    return Estimator(masks_lib.sample_masks, gradient, True, 1)
+
+
 def _hybrid_estimator(baseline, temperature, path_until) -> Estimator:
     def gradient(evaluation, masks, probabilities, progress):
         policy = policy_gradient(evaluation.losses, masks, probabilities, baseline, evaluation.ok)
@@ -222,6 +230,7 @@ def _hybrid_estimator(baseline, temperature, path_until) -> Estimator:
 _ESTIMATORS = {
     "pge": _policy_gradient_estimator,
     "gumbel": _gumbel_estimator,
+    "path": _path_estimator,
     "hybrid": _hybrid_estimator,
 }
 

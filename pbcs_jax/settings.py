@@ -22,7 +22,7 @@ class Settings:
     Attributes:
       num_masks: M, masks a step.
       outer_steps: updates of the probabilities.
-      estimator: 'pge', 'gumbel', 'hybrid', or an `Estimator`.
+      estimator: 'pge', 'gumbel', 'path', 'hybrid', or an `Estimator`.
       baseline: of the policy gradient, 'leave_one_out' or 'none'.
       temperature: of 'gumbel'.
       path_until: of 'hybrid', see `estimators.create`.

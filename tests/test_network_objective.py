@@ -9,10 +9,11 @@ import pytest
 
 import pbcs_jax as pbcs
 from pbcs_jax import losses, nets
+from pbcs_jax.chunks import in_chunks
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import Coreset, Inner, train
 from pbcs_jax.nets.model import as_model
-from pbcs_jax.objectives.network import in_chunks, network_objective
+from pbcs_jax.objectives.network import network_objective
 
 N, CAPACITY = 20, 20
 X = jax.random.normal(jax.random.key(0), (N, 6))

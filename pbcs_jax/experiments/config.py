@@ -1,13 +1,16 @@
 """What a config file can say: every key and its default. `configs/` sets values, no new keys."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from pbcs_jax import nets
+from pbcs_jax.coreset import OBJECTIVES
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import Inner
+from pbcs_jax.objectives.kernel import Kernel, default_settings
 from pbcs_jax.settings import Settings
 
 
@@ -31,6 +34,7 @@ def summarization() -> ConfigDict:
             "coreset_size": 100,
             "methods": ("pbcs", "uniform"),
             "selection": {
+                "objective": "network",  # or kernel, kernel_then_network
                 "num_masks": 8,
                 "outer_steps": 200,
                 "estimator": "pge",  # pge, gumbel or hybrid
@@ -49,6 +53,18 @@ def summarization() -> ConfigDict:
                 "outer_batch": 0,  # outer examples a step; 0 is all of them
                 "mask_chunk": 0,  # networks that a device trains side by side; 0 chooses
                 "outer_chunk": 0,  # outer examples through a network at once; 0 chooses
+            },
+            "kernel": {  # of the objectives with a kernel; 0 and auto choose
+                "features": "auto",  # raw, patches, ntk or network
+                "ridge": 0.0,
+                "outer_loss": "squared_error",
+                "candidate_weight": 0.0,  # of the candidates' own loss beside the validation's
+                "soften": 0.3,  # kernel_then_network starts so far from what the kernel found
+                "num_masks": 0,
+                "outer_steps": 0,
+                "estimator": "auto",
+                "learning_rate": 0.0,
+                "path_until": 0.5,
             },
             "inner": {
                 "steps": 100,
@@ -113,15 +129,39 @@ def check(config: ConfigDict) -> None:
         raise UserError(f"checkpoint_every is {config.checkpoint_every}: use at least 1")
     if not config.methods or len(set(config.methods)) != len(config.methods):
         raise UserError(f"methods are {tuple(config.methods)}: name at least one, and none twice")
+    if config.selection.objective not in OBJECTIVES:
+        raise UserError(
+            f"selection.objective {config.selection.objective!r} is unknown: use one of "
+            f"{', '.join(OBJECTIVES)}"
+        )
     outer_settings(config)
     inner_settings(config)
     evaluation_settings(config)
+    kernel_settings(config, 1000)
 
 
 def outer_settings(config: ConfigDict) -> Settings:
     """The outer loop's settings in `config.selection`."""
     fields = Settings.__dataclass_fields__
     return Settings(**{k: v for k, v in config.selection.items() if k in fields})
+
+
+def kernel_settings(config: ConfigDict, n: int) -> Kernel:
+    """The kernel's settings in `config.kernel`, for n candidates."""
+    given = dict(config.kernel)
+    own = {f.name for f in dataclasses.fields(Kernel)}
+    loop = {k: v for k, v in given.items() if k not in own and v not in (0, "auto")}
+    settings = dataclasses.replace(default_settings(n), **loop)
+    return Kernel(**{k: v for k, v in given.items() if k in own}, settings=settings)
+
+
+def loop_settings(config: ConfigDict, n: int) -> Settings:
+    """The settings of the outer loop that is checkpointed: the network's, or the kernel's alone."""
+    if config.selection.objective == "kernel":
+        settings = kernel_settings(config, n).settings
+        assert settings is not None
+        return settings
+    return outer_settings(config)
 
 
 def inner_settings(config: ConfigDict) -> Inner:

@@ -121,8 +121,8 @@ def _run(config: ConfigDict, problem: data.Problem, folder: Path, console: Conso
 
 def _select(config: ConfigDict, problem: data.Problem, key: jax.Array, folder: Path, console):
     """PBCS, with checkpoints: the result, the metrics of all steps, and the seconds it took."""
-    settings = config_lib.outer_settings(config)
     n = len(problem.y)
+    settings = config_lib.loop_settings(config, n)
     checkpoints = Checkpoints(folder)
     state = checkpoints.restore(selection.init(key, n, config.coreset_size, settings))
     log = MetricsLog(folder, last_step=0 if state is None else int(state.step))
@@ -147,6 +147,8 @@ def _select(config: ConfigDict, problem: data.Problem, key: jax.Array, folder: P
                 config_lib.make_net(model.name, model.width, model.dropout, problem.num_classes),
                 config.coreset_size,
                 None if problem.x_val is None else (problem.x_val, problem.y_val),
+                objective=config.selection.objective,
+                kernel=config_lib.kernel_settings(config, n),
                 inner=config_lib.inner_settings(config),
                 outer_loss=config.selection.outer_loss,
                 outer_batch=config.selection.outer_batch,
@@ -192,16 +194,26 @@ def _title(summary: dict[str, Any]) -> str:
     )
 
 
+def _judged_by(config: ConfigDict) -> str:
+    """What judges a mask during the selection."""
+    kernel = f"kernel on {config.kernel.features} features"
+    names = {"network": config.model.name, "kernel": kernel}
+    names["kernel_then_network"] = f"{kernel}, then {config.model.name}"
+    return names[config.selection.objective]
+
+
 def _print_plan(config: ConfigDict, problem: data.Problem, folder: Path, console: Console) -> None:
-    outer, inner, judge = config.selection, config.inner, config.evaluation
+    outer, judge = config_lib.loop_settings(config, len(problem.y)), config.evaluation
+    is_network = config.selection.objective != "kernel"
+    network = f" x {config.inner.steps} inner steps" if is_network else ""
     console.print(
         f"[bold]Data[/bold]        {problem.name} from {problem.source}: "
         f"{len(problem.y)} candidates ({np.mean(problem.y != problem.y_true):.0%} wrong labels), "
         f"{0 if problem.y_val is None else len(problem.y_val)} validation, "
         f"{len(problem.y_test)} test\n"
-        f"[bold]Selection[/bold]   {config.coreset_size} samples, {config.model.name}, "
-        f"{outer.outer_steps} outer steps x {outer.num_masks} masks x {inner.steps} inner steps, "
-        f"estimator {outer.estimator}\n"
+        f"[bold]Selection[/bold]   {config.coreset_size} samples, {_judged_by(config)}, "
+        f"{outer.outer_steps} outer steps x {outer.num_masks} masks"
+        f"{network}, estimator {outer.estimator}\n"
         f"[bold]Evaluation[/bold]  {judge.model}, {judge.steps} steps, {judge.num_seeds} seeds, "
         f"last step's accuracy; methods {', '.join(config.methods)}\n"
         f"[bold]Devices[/bold]     {jax.device_count()} x {jax.devices()[0].device_kind}\n"
@@ -272,9 +284,9 @@ def _write_report(
         ("Candidates", len(problem.y)),
         ("Wrong labels", f"{np.mean(problem.y != problem.y_true):.1%}"),
         ("Coreset size", config.coreset_size),
-        ("Selection network", config.model.name),
+        ("Selected by", _judged_by(config)),
         ("Judged by", f"{config.evaluation.model}, {config.evaluation.num_seeds} seeds"),
-        ("Estimator", config.selection.estimator),
+        ("Estimator", config_lib.loop_settings(config, len(problem.y)).estimator),
         ("Seed", config.seed),
     ]
     report.write_report(

@@ -1,5 +1,6 @@
 """The objectives: each makes an `evaluate(key, masks) -> Evaluation` for the outer loop."""
 
+from pbcs_jax.objectives.kernel import Kernel, kernel_objective
 from pbcs_jax.objectives.network import network_objective
 
-__all__ = ["network_objective"]
+__all__ = ["Kernel", "kernel_objective", "network_objective"]

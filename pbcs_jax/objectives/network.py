@@ -9,6 +9,7 @@ from jax.sharding import Mesh
 
 from pbcs_jax import inner as inner_lib
 from pbcs_jax import losses, masks, memory, parallel
+from pbcs_jax.chunks import in_chunks
 from pbcs_jax.errors import UserError
 from pbcs_jax.estimators import Evaluation
 from pbcs_jax.nets.model import Model
@@ -178,26 +179,3 @@ def path_gradient(
 
     start = jnp.zeros_like(mask)
     return jax.lax.scan(one_step, start, (tail.variables, tail.cotangents, tail.weight))[0]
-
-
-def in_chunks(function: Callable[[jax.Array], Any], rows: jax.Array, chunk: int) -> Any:
-    """`function(rows)` a chunk of rows at a time, so that memory does not grow with their number.
-
-    Args:
-      function: `[chunk, ...] -> [chunk, ...]`, row by row.
-      rows: `[n, ...]`.
-      chunk: rows at once.
-
-    Returns:
-      `[n, ...]`.
-    """
-    n = rows.shape[0]
-    if n <= chunk:
-        return function(rows)
-    pieces = -(-n // chunk)
-    chunk = -(-n // pieces)  # as even as possible: the fill-up is less than one row a piece
-    fill = pieces * chunk - n
-    rows = jnp.concatenate([rows, rows[:fill]]) if fill else rows
-    # Checkpointed: reverse mode keeps the chunk's input, not its activations.
-    outputs = jax.lax.map(jax.checkpoint(function), rows.reshape(pieces, chunk, *rows.shape[1:]))
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:n], outputs)

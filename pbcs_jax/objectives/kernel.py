@@ -1,0 +1,300 @@
+"""Samples: ridge regression on the chosen candidates, solved exactly, scored on the outer data.
+
+A mask's model is W = argmin sum_i m_i |phi_i W - t_i|^2 + ridge |W|^2, with fixed features phi. It
+has a closed form, and so has its derivative: one more unit of candidate i changes W by
+A^-1 phi_i (t_i - phi_i W)', A = sum_i m_i phi_i phi_i' + ridge. With G = dL/dW that is
+
+    dL/dm_i = (phi_i A^-1 G) . (t_i - phi_i W)        exact, for all n candidates, chosen or not
+
+so the pathwise gradient of a mask costs two products of the candidates with a [d, classes] matrix.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_factor, cho_solve
+from jax.sharding import Mesh
+
+from pbcs_jax import losses, masks, parallel
+from pbcs_jax.errors import UserError
+from pbcs_jax.estimators import Evaluation
+from pbcs_jax.objectives.network import Objective
+from pbcs_jax.settings import Settings
+
+# Up to so many numbers the products of all features are kept; beyond, they are made when needed.
+LARGEST_GRAM = 1 << 25
+RIDGES = tuple(10.0 ** (e / 2) for e in range(-6, 3))
+# Ridge regression on one-hot targets is linear in them: as logits its outputs are too timid.
+LOGIT_SCALE = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """The proxy's own settings.
+
+    Attributes:
+      features: a name, see `representations.make`; or `[n, d]` numbers of your own; or, with
+        validation data, a pair of such arrays for the candidates and the validation data.
+      ridge: relative to the mean squared length of the features; 0 chooses, see `choose_ridge`.
+      outer_loss: 'squared_error' (of one-hot targets), 'brier', 'cross_entropy', 'error_rate', or a
+        function of (outputs, targets).
+      candidate_weight: the candidates' own mean loss counts this much beside the validation's. It
+        keeps a small validation set from being over-fitted, even if half of the labels are wrong.
+      soften: 'kernel_then_network' starts from s moved by this much towards K/n.
+      settings: of the outer loop; None is `default_settings(n)`.
+    """
+
+    features: object = "auto"
+    ridge: float = 0.0
+    outer_loss: str | losses.LossFn = "squared_error"
+    candidate_weight: float = 0.0
+    soften: float = 0.3
+    settings: Settings | None = None
+
+    def __post_init__(self):
+        if self.ridge < 0:
+            raise UserError(f"kernel.ridge is {self.ridge}: it must not be negative")
+        if self.candidate_weight < 0:
+            raise UserError(f"kernel.candidate_weight is {self.candidate_weight}: at least 0")
+        if not 0 <= self.soften <= 1:
+            raise UserError(f"kernel.soften is {self.soften}: use a value from 0 to 1")
+
+
+def default_settings(n: int) -> Settings:
+    """The outer loop's settings for n candidates.
+
+    The policy gradient alone gives the best coresets where it is affordable: what one mask tells of
+    one candidate falls as n grows. With many, the pathwise gradient, which tells of all at once,
+    goes ahead.
+    """
+    if n <= 5000:
+        return Settings(num_masks=32, outer_steps=400, learning_rate=0.05)
+    return Settings(
+        num_masks=8, outer_steps=100, learning_rate=0.1, estimator="hybrid", path_until=0.5
+    )
+
+
+class _Data(NamedTuple):
+    """What all masks see. Rows are the n candidates, then the v validation examples.
+
+    Attributes:
+      features: `[n + v, d]`, or with a Gram matrix `[n, n + v]`, its rows of the candidates.
+      targets: `[n + v, c]`.
+      classes: `[n + v]` integers, or the targets of a regression once more.
+      weights: `[n + v]`, of the outer loss; they add up to 1.
+    """
+
+    features: jax.Array
+    targets: jax.Array
+    classes: jax.Array
+    weights: jax.Array
+
+
+def kernel_objective(
+    features: jax.Array,
+    y: jax.Array,
+    *,
+    capacity: int,
+    ridge: float,
+    validation: tuple[jax.Array, jax.Array] | None = None,
+    outer_loss: str | losses.LossFn = "squared_error",
+    candidate_weight: float = 0.0,
+    path: bool = False,
+    mask_chunk: int = 0,
+    mesh: Mesh | None = None,
+) -> Objective:
+    """An `evaluate(key, masks [M, n]) -> Evaluation` that solves M ridge regressions.
+
+    Args:
+      features: `[n, d]` of the candidates, from `normalise`.
+      y: `[n]` integer classes, or `[n]` or `[n, c]` regression targets.
+      capacity: rows a coreset has at most, see `masks.capacities`.
+      ridge: > 0.
+      validation: `(features [v, d], y)`, held-out outer data; the candidates themselves if None.
+      outer_loss: see `Kernel`.
+      candidate_weight: see `Kernel`.
+      path: whether to give dL/dm.
+      mask_chunk: masks that a device works on side by side; 0 chooses.
+      mesh: the devices to spread the masks over; all of them if None.
+    """
+    loss_fn = losses.get(outer_loss)
+    if path and loss_fn is losses.error_rate:
+        raise UserError(
+            "outer_loss 'error_rate' has no gradient: use 'squared_error' or 'brier', "
+            "or the estimator 'pge'"
+        )
+    if not ridge > 0:
+        raise UserError(f"ridge is {ridge}: it must be above 0")
+    n = len(y)
+    data, is_gram = _gather(features, y, validation, candidate_weight)
+    is_regression = not jnp.issubdtype(data.classes.dtype, jnp.integer)
+    if is_regression and isinstance(outer_loss, str) and outer_loss != "squared_error":
+        raise UserError(f"outer_loss {outer_loss!r} is for classes: use 'squared_error'")
+    mesh = mesh or parallel.mask_mesh()
+    data = parallel.replicate(data, mesh)
+    if not mask_chunk:
+        mask_chunk = 8
+    solve = _solve_gram if is_gram else _solve_features
+    candidates_count = candidate_weight > 0 or validation is None
+
+    def outer_of(outputs, data):
+        if loss_fn is losses.squared_error:
+            return data.weights @ loss_fn(outputs, data.targets)
+        return data.weights @ loss_fn(outputs * LOGIT_SCALE, data.classes)
+
+    def evaluate_one(data, mapped):
+        indices, weights = mapped
+        root = jnp.sqrt(weights)
+        outputs, products = solve(data, n, indices, root, ridge, candidates_count or path)
+        loss, pull = jax.vjp(lambda outputs: outer_of(outputs, data), outputs)
+        metrics = {}
+        if jnp.issubdtype(data.classes.dtype, jnp.integer):
+            right = jnp.argmax(outputs, axis=-1) == data.classes
+            counts = data.weights > 0
+            metrics["outer_accuracy"] = jnp.sum(counts & right) / jnp.sum(counts)
+        ok = jnp.isfinite(loss)
+        if not path:
+            return loss, metrics, ok, None
+        (slope,) = pull(jnp.ones_like(loss))
+        missing = data.targets[:n] - outputs[:n]
+        return loss, metrics, ok, jnp.sum(products(slope) * missing, axis=-1)
+
+    mapped_over_masks = parallel.map_masks(evaluate_one, mesh, mask_chunk)
+
+    def evaluate(data: _Data, key: jax.Array, all_masks: jax.Array) -> Evaluation:
+        del key  # nothing here is random
+        packed = masks.pack_masks(all_masks, capacity)
+        values, metrics, ok, paths = mapped_over_masks(data, (packed.indices, packed.weights))
+        return Evaluation(values, ok, paths, packed.masks, metrics)
+
+    return jax.tree_util.Partial(evaluate, data)
+
+
+def _gather(features, y, validation, candidate_weight) -> tuple[_Data, bool]:
+    n = len(y)
+    y = jnp.asarray(y)
+    rows, labels = [jnp.asarray(features)], [y]
+    if validation is not None:
+        rows.append(jnp.asarray(validation[0]))
+        labels.append(jnp.asarray(validation[1]).astype(y.dtype))
+    everything, classes = jnp.concatenate(rows), jnp.concatenate(labels)
+    v = len(classes) - n
+    is_candidate = jnp.arange(n + v) < n
+    weights = jnp.full((n,), 1 / n)
+    if v:
+        share = candidate_weight / (1 + candidate_weight)
+        weights = jnp.where(is_candidate, share / n, (1 - share) / v)
+    is_gram = n * (n + v) <= LARGEST_GRAM
+    kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
+    return _Data(kept, encode(classes), classes, weights), is_gram
+
+
+def _solve_gram(data, n, indices, root, ridge, candidates_count):
+    """Outputs `[n + v, c]`, and what turns dL/doutputs into phi_i A^-1 G for all candidates."""
+    chosen = data.features[indices] * root[:, None]  # [capacity, n + v]
+    factor = _factor(chosen[:, indices] * root, ridge)
+    targets = data.targets[indices] * root[:, None]
+    outputs = chosen.T @ cho_solve(factor, targets)
+
+    def products(slope):
+        inside = chosen[:, :n].T @ cho_solve(factor, chosen @ slope)
+        return (data.features @ slope - inside) / ridge
+
+    return outputs, products
+
+
+def _solve_features(data, n, indices, root, ridge, candidates_count):
+    """The same from features alone, in the dual or the primal form, whichever is smaller."""
+    chosen = data.features[indices] * root[:, None]  # [capacity, d]
+    targets = data.targets[indices] * root[:, None]
+    if chosen.shape[0] <= chosen.shape[1]:
+        factor = _factor(chosen @ chosen.T, ridge)
+        weights = chosen.T @ cho_solve(factor, targets)
+        inverse = lambda g: (g - chosen.T @ cho_solve(factor, chosen @ g)) / ridge  # noqa: E731
+    else:
+        factor = _factor(chosen.T @ chosen, ridge)
+        inverse = lambda g: cho_solve(factor, g)  # noqa: E731
+        weights = inverse(chosen.T @ targets)
+    start = 0 if candidates_count else n
+    outputs = data.features[start:] @ weights
+    outputs = jnp.concatenate([jnp.zeros((start, outputs.shape[1])), outputs])
+
+    def products(slope):
+        return data.features[:n] @ inverse(data.features.T @ slope)
+
+    return outputs, products
+
+
+def _factor(matrix: jax.Array, ridge: float):
+    """Cholesky's factor of matrix + ridge; the ridge is no finer than float32 can tell."""
+    floor = 4 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
+    return cho_factor(matrix + jnp.maximum(ridge, floor) * jnp.eye(len(matrix)), lower=True)
+
+
+def encode(y: jax.Array) -> jax.Array:
+    """Targets `[n, c]` of a regression: one-hot less its mean for classes, else as they are."""
+    if not jnp.issubdtype(y.dtype, jnp.integer):
+        return y.reshape(y.shape[0], -1).astype(jnp.float32)
+    classes = int(jnp.max(y)) + 1
+    return jax.nn.one_hot(y, classes) - 1 / classes
+
+
+def normalise(features: jax.Array, *others: jax.Array) -> list[jax.Array]:
+    """All of them less the mean of the first, scaled so that its mean squared length is 1."""
+    mean = jnp.mean(features, axis=0)
+    scale = jnp.sqrt(jnp.mean(jnp.sum((features - mean) ** 2, axis=1)))
+    return [(rows - mean) / jnp.maximum(scale, 1e-12) for rows in (features, *others)]
+
+
+def choose_ridge(
+    key: jax.Array,
+    features: jax.Array,
+    y: jax.Array,
+    size: int,
+    validation: tuple[jax.Array, jax.Array] | None = None,
+    ridges: Sequence[float] = RIDGES,
+    draws: int = 0,
+) -> float:
+    """The ridge with which random coresets of this size do best.
+
+    By the squared error on the validation data, or without them by leave-one-out, for which ridge
+    regression has a closed form: a sample's error is [C^-1 t]_i / [C^-1]_ii.
+
+    Args:
+      key: PRNG key, consumed.
+      features: `[n, d]`, from `normalise`.
+      y: `[n]` or `[n, c]`.
+      size: K.
+      validation: `(features [v, d], y)`.
+      ridges: to choose from.
+      draws: random coresets; 0 chooses, fewer of large ones.
+    """
+    size = max(min(size, 1000, len(y)), min(2, len(y)))
+    draws = draws or (16 if size <= 300 else 4)
+    targets, grid = encode(jnp.asarray(y)), jnp.asarray(ridges)
+    outer = None
+    if validation is not None:
+        both = encode(jnp.concatenate([jnp.asarray(y), jnp.asarray(validation[1])]))
+        targets, outer = both[: len(y)], (validation[0], both[len(y) :])
+
+    @jax.jit
+    def errors(key):
+        rows = jax.random.choice(key, len(y), (size,), replace=False)
+        chosen, t = features[rows], targets[rows]
+        values, vectors = jnp.linalg.eigh(chosen @ chosen.T)
+        floor = 4 * jnp.finfo(jnp.float32).eps * jnp.sum(values)
+
+        def error(ridge):
+            inverse = 1 / (jnp.maximum(values, 0) + jnp.maximum(ridge, floor))
+            dual = vectors @ (inverse[:, None] * (vectors.T @ t))
+            if outer is None:
+                return jnp.mean((dual / ((vectors**2) @ inverse)[:, None]) ** 2)
+            return jnp.mean((outer[0] @ (chosen.T @ dual) - outer[1]) ** 2)
+
+        return jax.lax.map(error, grid)
+
+    found = jnp.mean(jax.lax.map(errors, jax.random.split(key, draws)), axis=0)
+    return float(grid[jnp.argmin(found)])

@@ -1,0 +1,187 @@
+"""Features for the kernel objective: from inputs to rows of numbers, `[n, ...] -> [n, d]`.
+
+raw        the inputs themselves, flattened: embeddings, tables, pixels
+patches    pictures: random whitened 5x5 patches of the data as filters, rectified, pooled
+ntk        the neural tangent kernel of a network at its initialisation, by random directions
+network    the penultimate layer of a network trained on whatever labels there are
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pbcs_jax import losses
+from pbcs_jax.chunks import in_chunks
+from pbcs_jax.errors import UserError
+from pbcs_jax.inner import Coreset, Inner, train
+from pbcs_jax.nets.conv import Conv
+from pbcs_jax.nets.model import as_model
+
+NAMES = ("auto", "raw", "patches", "ntk", "network")
+CHUNK = 256
+_PATCH, _POOLED = 5, 4
+
+
+def make(
+    name: str, key: jax.Array, x: jax.Array, y: jax.Array, model: Any, others: Sequence[jax.Array]
+) -> list[jax.Array]:
+    """Features of the candidates, and of other inputs by the same function.
+
+    Args:
+      name: one of `NAMES`; 'auto' is 'patches' for pictures and 'raw' for everything else.
+      key: PRNG key, consumed.
+      x: `[n, ...]` candidates.
+      y: `[n]` their targets, for 'network'.
+      model: for 'ntk' and 'network'.
+      others: further inputs `[m, ...]`.
+
+    Returns:
+      `[n, d]`, and `[m, d]` of each of the others.
+    """
+    if name not in NAMES:
+        raise UserError(
+            f"features {name!r} are unknown: use one of {', '.join(NAMES)}, or an array"
+        )
+    if name == "auto":
+        is_picture = x.ndim == 4 and min(x.shape[1:3]) >= _PATCH + _POOLED - 1
+        name = "patches" if is_picture else "raw"
+    if name in ("ntk", "network") and model is None:
+        raise UserError(f"features {name!r} are those of a network: give a model")
+    if name == "raw":
+        function = lambda rows: rows.reshape(rows.shape[0], -1).astype(jnp.float32)  # noqa: E731
+    elif name == "patches":
+        function = random_patches(key, x)
+    elif name == "ntk":
+        function = tangents(key, x, model)
+    else:
+        function = penultimate(key, x, y, model)
+    compiled = jax.jit(lambda rows: in_chunks(function, rows, CHUNK))
+    return [compiled(jnp.asarray(rows)) for rows in (x, *others)]
+
+
+def random_patches(key: jax.Array, x: jax.Array, filters: int = 128):
+    """Filters drawn from the pictures themselves (Coates and Ng, 2012): a function of pictures.
+
+    A filter is a random patch of the data, whitened. What it finds is rectified, positive and
+    negative parts apart, and averaged over a 4 x 4 grid: 32 numbers a filter.
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[n, H, W, C]`, H and W at least 8.
+      filters: how many.
+    """
+    n, height, width, channels = x.shape
+    count = 20_000
+    keys = jax.random.split(key, 4)
+    picture = jax.random.randint(keys[0], (count,), 0, n)
+    top = jax.random.randint(keys[1], (count,), 0, height - _PATCH + 1)
+    left = jax.random.randint(keys[2], (count,), 0, width - _PATCH + 1)
+    window = jnp.arange(_PATCH)
+    x = jnp.asarray(x)
+    patches = x[
+        picture[:, None, None],
+        (top[:, None] + window)[:, :, None],
+        (left[:, None] + window)[:, None, :],
+    ]
+    patches = patches.reshape(count, -1).astype(jnp.float32)
+    patches = patches - patches.mean(axis=1, keepdims=True)
+    values, vectors = jnp.linalg.eigh(patches.T @ patches / count)
+    whiten = (vectors / jnp.sqrt(jnp.maximum(values, 0) + 0.1 * values.mean())) @ vectors.T
+    # Blank patches are no filters: those with the most in them are more likely to be drawn.
+    energy = jnp.linalg.norm(patches, axis=1)
+    chosen = jax.random.choice(keys[3], count, (filters,), p=energy / jnp.sum(energy))
+    kernel = patches[chosen] @ whiten
+    kernel = kernel / jnp.maximum(jnp.linalg.norm(kernel, axis=1, keepdims=True), 1e-6)
+    kernel = whiten @ kernel.T
+    kernel = kernel - kernel.mean(axis=0)
+    params = {"params": {"kernel": kernel.reshape(_PATCH, _PATCH, channels, filters)}}
+    layer = Conv(filters, (_PATCH, _PATCH), padding="VALID", use_bias=False)
+
+    def features(rows):
+        found = layer.apply(params, rows.astype(jnp.float32))
+        both = jnp.concatenate([jax.nn.relu(found), jax.nn.relu(-found)], axis=-1)
+        h, w = (size // _POOLED for size in both.shape[1:3])
+        both = both[:, : h * _POOLED, : w * _POOLED]
+        cells = both.reshape(-1, _POOLED, h, _POOLED, w, 2 * filters)
+        return cells.mean(axis=(2, 4)).reshape(rows.shape[0], -1)
+
+    return features
+
+
+def tangents(key: jax.Array, x: jax.Array, model: Any, directions: int = 128):
+    """The neural tangent kernel of a fresh network: a function of inputs whose products are it.
+
+    The kernel is the product of two gradients with respect to all weights. Random directions v
+    keep products: a feature is the derivative of an output along a v, and d of them estimate the
+    kernel with a relative error of about sqrt(2 / d).
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[n, ...]`, for the shape.
+      model: see `as_model`.
+      directions: how many v; there are as many features for every output.
+    """
+    model = as_model(model)
+    init_key, *keys = jax.random.split(key, 1 + directions)
+    variables = model.init(init_key, jnp.asarray(x[:1]))
+    leaves, structure = jax.tree.flatten(variables["params"])
+
+    def features(rows):
+        def outputs(params):
+            return model.apply({**variables, "params": params}, rows)[0]
+
+        def along(key):
+            parts = jax.random.split(key, len(leaves))
+            normal = [jax.random.normal(k, a.shape) for k, a in zip(parts, leaves, strict=True)]
+            direction = jax.tree.unflatten(structure, normal)
+            return jax.jvp(outputs, (variables["params"],), (direction,))[1]
+
+        found = jax.lax.map(along, jnp.stack(keys))
+        return jnp.moveaxis(found, 0, 1).reshape(rows.shape[0], -1)
+
+    return features
+
+
+def penultimate(key: jax.Array, x: jax.Array, y: jax.Array, model: Any, steps: int = 300):
+    """The penultimate layer of a network trained on (x, y), wrong labels and all.
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[n, ...]`.
+      y: `[n]` classes, or `[n, ...]` targets.
+      model: see `as_model`; it must have an embedding.
+      steps: mini-batch steps; few, so that wrong labels are not learned by heart.
+    """
+    model = as_model(model)
+    if model.embed is None:
+        raise UserError(
+            "features 'network' need a model whose __call__ takes `embed`: use one of "
+            "pbcs_jax.nets, or other features"
+        )
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    loss = "cross_entropy" if jnp.issubdtype(y.dtype, jnp.integer) else "squared_error"
+    settings = Inner(steps=steps, optimizer="adam", learning_rate=1e-3, batch_size=min(128, len(x)))
+    init_key, train_key = jax.random.split(key)
+
+    @jax.jit
+    def trained(x, y):
+        variables = model.init(init_key, x[:1])
+        everything = Coreset(x, y, jnp.ones(len(x)))
+        return train(model, losses.get(loss), settings, train_key, variables, everything).variables
+
+    variables = trained(x, y)
+    embed = model.embed
+    return lambda rows: embed(variables, rows).reshape(rows.shape[0], -1)
+
+
+def check(features: Any, n: int) -> np.ndarray:
+    """The user's own features, or an error that says what is wrong with them."""
+    features = np.asarray(features, np.float32)
+    if features.ndim != 2 or len(features) != n:
+        raise UserError(f"features have shape {features.shape}: give ({n}, d), a row a candidate")
+    if not np.isfinite(features).all():
+        raise UserError("features hold NaN or inf; remove or replace those rows")
+    return features

@@ -1,0 +1,61 @@
+"""Inputs become rows of numbers: by the same function for candidates and for all others."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pbcs_jax import nets, representations
+from pbcs_jax.errors import UserError
+from pbcs_jax.nets.model import as_model
+
+PICTURES = np.random.default_rng(0).random((20, 12, 12, 1)).astype(np.float32)
+LABELS = np.arange(20) % 3
+MLP = nets.MLP(num_classes=3, hidden=(16,))
+
+
+@pytest.mark.parametrize("name", ["raw", "patches", "ntk", "network", "auto"])
+def test_a_row_is_the_same_wherever_it_stands(name):
+    made = representations.make(
+        name, jax.random.key(0), jnp.asarray(PICTURES), LABELS, MLP, [PICTURES[5:9]]
+    )
+    assert made[0].shape[0] == 20
+    np.testing.assert_allclose(made[0][5:9], made[1], atol=1e-5)
+    assert np.std(np.asarray(made[0]), axis=0).max() > 0
+
+
+def test_auto_takes_patches_of_pictures_and_anything_else_as_it_is():
+    patches, raw = (
+        representations.make("auto", jax.random.key(0), jnp.asarray(x), LABELS, None, [])[0]
+        for x in (PICTURES, PICTURES.reshape(20, 144))
+    )
+    assert patches.shape == (20, 4 * 4 * 2 * 128)
+    np.testing.assert_array_equal(raw, PICTURES.reshape(20, 144))
+
+
+def test_tangents_have_the_products_of_the_neural_tangent_kernel():
+    model, x = as_model(MLP), jnp.asarray(PICTURES)
+    found = representations.tangents(jax.random.key(0), x, MLP, directions=4000)(x[:5])
+    variables = model.init(jax.random.split(jax.random.key(0), 4001)[0], x[:1])
+    jacobian = jax.jacobian(lambda p: model.apply({**variables, "params": p}, x[:5])[0])(
+        variables["params"]
+    )
+    flat = jnp.concatenate([leaf.reshape(5, 3, -1) for leaf in jax.tree.leaves(jacobian)], -1)
+    exact = jnp.einsum("ico,jco->ij", flat, flat)
+    np.testing.assert_allclose(found @ found.T / 4000, exact, atol=0.06 * float(exact.max()))
+
+
+def test_the_trained_network_separates_what_it_was_taught():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 6)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(int)
+    made = representations.make("network", jax.random.key(0), jnp.asarray(x), y, MLP, [])[0]
+    centres = [made[y == c].mean(0) for c in (0, 1)]
+    nearer = np.linalg.norm(made - centres[1], axis=1) < np.linalg.norm(made - centres[0], axis=1)
+    assert np.mean(nearer == y) > 0.9
+
+
+def test_a_model_without_embedding_is_refused():
+    pair = (lambda key, x: jnp.zeros((144, 3)), lambda p, x: x.reshape(len(x), -1) @ p)
+    with pytest.raises(UserError, match="__call__ takes `embed`"):
+        representations.make("network", jax.random.key(0), PICTURES, LABELS, pair, [])
