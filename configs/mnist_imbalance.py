@@ -21,4 +21,5 @@ def get_config(preset=None):
     config = mnist.get_config(preset)
     config.imbalance.factor = 50.0
     config.data.num_validation = 100
+    config.selection.max_ratio = 2.0
     return config_lib.choose_preset(preset, PRESETS, config)

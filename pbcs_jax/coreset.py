@@ -48,6 +48,7 @@ def select_coreset(
     state: selection.State | None = None,
     callback: Callable[[selection.State, list[selection.Metrics]], None] | None = None,
     callback_every: int = 10,
+    max_ratio: float = 0.0,
     **options: Any,
 ) -> selection.Result:
     """Learns which `size` of the n candidates to train `model` on.
@@ -78,6 +79,8 @@ def select_coreset(
         anew.
       callback: see `run`; with 'kernel_then_network' it sees the network's steps.
       callback_every: see `run`.
+      max_ratio: largest over smallest class of the coreset, at most, by label; 0 leaves it free.
+        See `draw_coreset`.
       **options: of the outer loop, the fields of `Settings`: `num_masks`, `outer_steps`,
         `estimator`, ... With the objective 'kernel' they replace those of `kernel.settings`.
 
@@ -104,6 +107,8 @@ def select_coreset(
     if model is None and objective != "kernel":
         raise UserError(f"objective {objective!r} trains a network: give a model, or use 'kernel'")
     _check_rows("x and y", x, y)
+    if max_ratio and not (max_ratio >= 1 and jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer)):
+        raise UserError(f"max_ratio is {max_ratio}: use 0, or at least 1 for integer classes")
     if validation is not None:
         _check_rows("validation", *validation)
     n = len(x)
@@ -139,7 +144,9 @@ def select_coreset(
     if state is None:
         state = selection.init(run_key, n, size, settings, start)
     state, history = selection.run(state, evaluate, settings, callback, callback_every)
-    indices = selection.draw_coreset(draw_key, state.probabilities, size, settings.final)
+    indices = selection.draw_coreset(
+        draw_key, state.probabilities, size, settings.final, np.asarray(y), max_ratio
+    )
     return selection.Result(indices, np.asarray(state.probabilities), history)
 
 

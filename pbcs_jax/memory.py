@@ -57,7 +57,7 @@ def plan(
     Args:
       model: what is trained.
       x: `[n, ...]` candidates; only the shape counts.
-      rows: capacity of a packed coreset.
+      rows: of a training batch.
       num_masks: masks that a device has in all.
       device: which.
       path_steps: last training steps that are kept and differentiated.

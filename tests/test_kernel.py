@@ -109,9 +109,10 @@ def test_all_losses_with_and_without_validation_and_weighted(form, outer_loss):
 
 
 @pytest.mark.parametrize("ridge", [1e-6, 1.0])
-def test_masks_of_none_one_and_all_and_singular_kernels(form, ridge):
+@pytest.mark.parametrize("d", [4, 100])
+def test_masks_of_none_one_and_all_and_singular_kernels(form, ridge, d):
     """Duplicates with contradicting labels, columns of zeros, fewer columns than rows."""
-    x, y, x_val, y_val = problem(4)
+    x, y, x_val, y_val = problem(d)
     x[10:20], x[:, 3] = x[0], 0
     masks = np.zeros((3, N))
     masks[1, 0] = masks[2] = 1
@@ -121,7 +122,7 @@ def test_masks_of_none_one_and_all_and_singular_kernels(form, ridge):
     # Nothing chosen: all outputs are 0.
     np.testing.assert_allclose(found.losses[0], (centred(y_val) ** 2).sum(1).mean(), rtol=1e-5)
     exact = dense_loss(masks[2], x, y, x_val, y_val, max(ridge, 1e-5))
-    np.testing.assert_allclose(found.losses[2], exact, rtol=1e-3)
+    np.testing.assert_allclose(found.losses[2], exact, rtol=5e-3)
 
 
 def test_ridge_by_leave_one_out_is_that_of_leaving_one_out():

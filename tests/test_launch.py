@@ -289,3 +289,23 @@ def test_no_write_permission(tmp_path):
         (tmp_path / "file").write_text("")
         locked = tmp_path / "file"
     assert_one_line(launch(SMOKE, f"--workdir={locked / 'run'}"), "workdir")
+
+
+@pytest.mark.parametrize(("objective", "steps"), [("kernel", 7), ("kernel_then_network", 6)])
+def test_the_kernel_selects_from_the_command_line(tmp_path, objective, steps):
+    done = launch(
+        "--config=configs/mnist_imbalance.py:smoke",
+        f"--config.selection.objective={objective}",
+        "--config.kernel.outer_steps=7",
+        "--config.kernel.num_masks=4",
+        "--config.imbalance.factor=5",
+        "--config.methods=('pbcs', 'whole')",
+        f"--workdir={tmp_path / 'run'}",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "kernel on auto features" in done.stdout
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    found = summary["methods"]["pbcs"]
+    assert found["largest_class"] <= 2 * found["smallest_class"]
+    assert summary["methods"]["whole"]["coreset_size"] == summary["dataset"]["num_train"]
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == steps

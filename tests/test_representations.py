@@ -45,14 +45,19 @@ def test_tangents_have_the_products_of_the_neural_tangent_kernel():
     np.testing.assert_allclose(found @ found.T / 4000, exact, atol=0.06 * float(exact.max()))
 
 
-def test_the_trained_network_separates_what_it_was_taught():
+def test_the_trained_network_makes_linear_what_it_was_taught():
+    """Whether two signs agree: no linear function of the inputs tells, one of the features does."""
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((200, 6)).astype(np.float32)
-    y = (x[:, 0] > 0).astype(int)
-    made = representations.make("network", jax.random.key(0), jnp.asarray(x), y, MLP, [])[0]
-    centres = [made[y == c].mean(0) for c in (0, 1)]
-    nearer = np.linalg.norm(made - centres[1], axis=1) < np.linalg.norm(made - centres[0], axis=1)
-    assert np.mean(nearer == y) > 0.9
+    x, others = (rng.standard_normal((n, 4)).astype(np.float32) for n in (600, 300))
+    y, truth = ((a[:, 0] * a[:, 1] > 0).astype(int) for a in (x, others))
+    model = nets.MLP(num_classes=2, hidden=(64, 64))
+    right = {}
+    for name in ("raw", "network"):
+        a, b = representations.make(name, jax.random.key(0), jnp.asarray(x), y, model, [others])
+        fit = np.linalg.lstsq(np.c_[a, np.ones(600)], 2.0 * y - 1, rcond=None)[0]
+        right[name] = np.mean((np.c_[b, np.ones(300)] @ fit > 0) == truth)
+    assert right["raw"] < 0.65
+    assert right["network"] > 0.85
 
 
 def test_a_model_without_embedding_is_refused():

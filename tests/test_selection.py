@@ -5,6 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 import pbcs_jax as pbcs
 from pbcs_jax.errors import UserError
@@ -201,3 +204,20 @@ def test_an_objective_without_path_gradients_is_refused_by_those_who_need_them()
 
     with pytest.raises(UserError, match="path"):
         run(no_path, estimator="hybrid")
+
+
+@given(st.integers(0, 2**31), st.integers(1, 60), st.sampled_from([1.0, 2.0, 3.5]))
+@hypothesis_settings(deadline=None, max_examples=50)
+def test_classes_are_evened_out_as_far_as_there_are_candidates(seed, size, ratio):
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(4, 60, p=[0.7, 0.2, 0.07, 0.03])
+    s = rng.random(60).astype(np.float32)
+    chosen = pbcs.draw_coreset(jax.random.key(0), s, size, labels=labels, max_ratio=ratio)
+    assert len(set(chosen)) == size
+    counts, available = (np.bincount(a, minlength=4) for a in (labels[chosen], labels))
+    for c in range(4):
+        # The best of each class, and no class left behind that could have grown.
+        best = np.sort(s[labels == c])[::-1][: counts[c]].sum()
+        assert s[chosen][labels[chosen] == c].sum() == pytest.approx(best, abs=1e-5)
+        if counts[c] < available[c]:
+            assert counts.max() <= max(ratio * counts[c], counts[c] + 1)

@@ -49,6 +49,7 @@ def summarization() -> ConfigDict:
                 "size_schedule": "constant",  # or cubic, from start_factor * K down to K
                 "start_factor": 2.0,
                 "final": "top_k",  # or sample
+                "max_ratio": 0.0,  # of the coreset's largest class over its smallest; 0: free
                 "outer_loss": "cross_entropy",  # or brier, error_rate
                 "outer_batch": 0,  # outer examples a step; 0 is all of them
                 "mask_chunk": 0,  # networks that a device trains side by side; 0 chooses
@@ -122,6 +123,10 @@ def check(config: ConfigDict) -> None:
         raise UserError(
             f"coreset_size is {config.coreset_size}: it must be at least 1 and at most the number "
             "of candidates"
+        )
+    if config.selection.max_ratio and config.selection.max_ratio < 1:
+        raise UserError(
+            f"selection.max_ratio is {config.selection.max_ratio}: use 0, or at least 1"
         )
     if config.evaluation.num_seeds < 1:
         raise UserError(f"evaluation.num_seeds is {config.evaluation.num_seeds}: use at least 1")

@@ -148,6 +148,7 @@ def _select(config: ConfigDict, problem: data.Problem, key: jax.Array, folder: P
                 config.coreset_size,
                 None if problem.x_val is None else (problem.x_val, problem.y_val),
                 objective=config.selection.objective,
+                max_ratio=config.selection.max_ratio,
                 kernel=config_lib.kernel_settings(config, n),
                 inner=config_lib.inner_settings(config),
                 outer_loss=config.selection.outer_loss,

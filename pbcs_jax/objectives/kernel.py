@@ -129,7 +129,7 @@ def kernel_objective(
     if not ridge > 0:
         raise UserError(f"ridge is {ridge}: it must be above 0")
     n = len(y)
-    data, is_gram = _gather(features, y, validation, candidate_weight)
+    data, is_gram = _gather(features, y, validation, candidate_weight, capacity)
     is_regression = not jnp.issubdtype(data.classes.dtype, jnp.integer)
     if is_regression and isinstance(outer_loss, str) and outer_loss != "squared_error":
         raise UserError(f"outer_loss {outer_loss!r} is for classes: use 'squared_error'")
@@ -173,7 +173,7 @@ def kernel_objective(
     return jax.tree_util.Partial(evaluate, data)
 
 
-def _gather(features, y, validation, candidate_weight) -> tuple[_Data, bool]:
+def _gather(features, y, validation, candidate_weight, capacity) -> tuple[_Data, bool]:
     n = len(y)
     y = jnp.asarray(y)
     rows, labels = [jnp.asarray(features)], [y]
@@ -187,7 +187,8 @@ def _gather(features, y, validation, candidate_weight) -> tuple[_Data, bool]:
     if v:
         share = candidate_weight / (1 + candidate_weight)
         weights = jnp.where(is_candidate, share / n, (1 - share) / v)
-    is_gram = n * (n + v) <= LARGEST_GRAM
+    # With fewer features than rows the products are singular: the primal form is exact there.
+    is_gram = n * (n + v) <= LARGEST_GRAM and everything.shape[1] >= capacity
     kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
     return _Data(kept, encode(classes), classes, weights), is_gram
 
@@ -230,7 +231,7 @@ def _solve_features(data, n, indices, root, ridge, candidates_count):
 
 def _factor(matrix: jax.Array, ridge: float):
     """Cholesky's factor of matrix + ridge; the ridge is no finer than float32 can tell."""
-    floor = 4 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
+    floor = 8 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
     return cho_factor(matrix + jnp.maximum(ridge, floor) * jnp.eye(len(matrix)), lower=True)
 
 

@@ -82,7 +82,7 @@ def network_objective(
     plan = memory.plan(
         model,
         x,
-        rows=max(capacities),
+        rows=inner.batch_size or max(capacities),
         num_masks=-(-num_masks // mesh.size),
         device=mesh.devices.flat[0],
         path_steps=path_steps,
