@@ -157,8 +157,14 @@ def readme_blocks():
     return [part.split("```")[0] for part in text.split("```python\n")[1:]]
 
 
-def test_the_readme_examples_run():
-    first, _, own_loop, *_ = readme_blocks()
+def test_the_readme_examples_run(tmp_path, monkeypatch):
+    embeddings, first, _, own_loop, *_ = readme_blocks()
+    monkeypatch.chdir(tmp_path)
+    x, y, _ = blobs(600)
+    np.save("embeddings.npy", x)
+    np.save("labels.npy", y)
+    exec(embeddings.replace("500,", "50, outer_steps=5,"), {})
+    assert np.load("coreset.npy").shape == (50,)
     names: dict = {}
     exec(first.replace("outer_steps=50", "outer_steps=2"), names)
     assert names["x"].shape == (100, 28, 28, 1) and names["y"].shape == (100,)
