@@ -82,7 +82,7 @@ class _Data(NamedTuple):
 
     Attributes:
       features: `[n + v, d]`, or with a Gram matrix `[n, n + v]`, its rows of the candidates.
-      targets: `[n + v, c]`.
+      targets: `[c, n + v]`.
       classes: `[n + v]` integers, or the targets of a regression once more.
       weights: `[n + v]`, of the outer loss; they add up to 1.
     """
@@ -136,14 +136,18 @@ def kernel_objective(
     mesh = mesh or parallel.mask_mesh()
     data = parallel.replicate(data, mesh)
     if not mask_chunk:
-        mask_chunk = 8
+        # Features are read once for a whole chunk; rows of a Gram matrix are a mask's own, and on
+        # CPU those of one stay in the cache.
+        alone = is_gram and mesh.devices.flat[0].platform == "cpu"
+        mask_chunk = 1 if alone else 8
     solve = _solve_gram if is_gram else _solve_features
     candidates_count = candidate_weight > 0 or validation is None
 
+    # Outputs and targets are [c, n + v] here: short rows are slow to go through on CPU.
     def outer_of(outputs, data):
         if loss_fn is losses.squared_error:
-            return data.weights @ loss_fn(outputs, data.targets)
-        return data.weights @ loss_fn(outputs * LOGIT_SCALE, data.classes)
+            return jnp.sum((outputs - data.targets) ** 2, axis=0) @ data.weights
+        return data.weights @ loss_fn(outputs.T * LOGIT_SCALE, data.classes)
 
     def evaluate_one(data, mapped):
         indices, weights = mapped
@@ -151,16 +155,18 @@ def kernel_objective(
         outputs, products = solve(data, n, indices, root, ridge, candidates_count or path)
         loss, pull = jax.vjp(lambda outputs: outer_of(outputs, data), outputs)
         metrics = {}
-        if jnp.issubdtype(data.classes.dtype, jnp.integer):
-            right = jnp.argmax(outputs, axis=-1) == data.classes
+        if not is_regression:
+            best = jnp.max(outputs, axis=0)
+            own = jnp.sum(jnp.where(data.targets > 0, outputs, 0), axis=0)
+            right = (own == best) & (best > jnp.min(outputs, axis=0))  # all alike is no answer
             counts = data.weights > 0
             metrics["outer_accuracy"] = jnp.sum(counts & right) / jnp.sum(counts)
         ok = jnp.isfinite(loss)
         if not path:
             return loss, metrics, ok, None
         (slope,) = pull(jnp.ones_like(loss))
-        missing = data.targets[:n] - outputs[:n]
-        return loss, metrics, ok, jnp.sum(products(slope) * missing, axis=-1)
+        missing = data.targets[:, :n] - outputs[:, :n]
+        return loss, metrics, ok, jnp.sum(products(slope) * missing, axis=0)
 
     mapped_over_masks = parallel.map_masks(evaluate_one, mesh, mask_chunk)
 
@@ -190,19 +196,21 @@ def _gather(features, y, validation, candidate_weight, capacity) -> tuple[_Data,
     # With fewer features than rows the products are singular: the primal form is exact there.
     is_gram = n * (n + v) <= LARGEST_GRAM and everything.shape[1] >= capacity
     kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
-    return _Data(kept, encode(classes), classes, weights), is_gram
+    return _Data(kept, encode(classes).T, classes, weights), is_gram
 
 
 def _solve_gram(data, n, indices, root, ridge, candidates_count):
-    """Outputs `[n + v, c]`, and what turns dL/doutputs into phi_i A^-1 G for all candidates."""
-    chosen = data.features[indices] * root[:, None]  # [capacity, n + v]
-    factor = _factor(chosen[:, indices] * root, ridge)
-    targets = data.targets[indices] * root[:, None]
-    outputs = chosen.T @ cho_solve(factor, targets)
+    """Outputs `[c, n + v]`, and what turns dL/doutputs into (phi_i A^-1 G)' for all candidates."""
+    # Indices come from `pack_masks`: checking them again takes as long as the copy.
+    chosen = data.features.at[indices].get(mode="promise_in_bounds")  # [capacity, n + v]
+    factor = _factor(chosen[:, indices] * root[:, None] * root, ridge)
+    targets = data.targets.T[indices] * root[:, None]
+    outputs = (cho_solve(factor, targets) * root[:, None]).T @ chosen
 
     def products(slope):
-        inside = chosen[:, :n].T @ cho_solve(factor, chosen @ slope)
-        return (data.features @ slope - inside) / ridge
+        dual = cho_solve(factor, (chosen @ slope.T) * root[:, None])
+        inside = (dual * root[:, None]).T @ chosen[:, :n]
+        return (slope @ data.features.T - inside) / ridge
 
     return outputs, products
 
@@ -210,7 +218,7 @@ def _solve_gram(data, n, indices, root, ridge, candidates_count):
 def _solve_features(data, n, indices, root, ridge, candidates_count):
     """The same from features alone, in the dual or the primal form, whichever is smaller."""
     chosen = data.features[indices] * root[:, None]  # [capacity, d]
-    targets = data.targets[indices] * root[:, None]
+    targets = data.targets.T[indices] * root[:, None]
     if chosen.shape[0] <= chosen.shape[1]:
         factor = _factor(chosen @ chosen.T, ridge)
         weights = chosen.T @ cho_solve(factor, targets)
@@ -220,11 +228,11 @@ def _solve_features(data, n, indices, root, ridge, candidates_count):
         inverse = lambda g: cho_solve(factor, g)  # noqa: E731
         weights = inverse(chosen.T @ targets)
     start = 0 if candidates_count else n
-    outputs = data.features[start:] @ weights
-    outputs = jnp.concatenate([jnp.zeros((start, outputs.shape[1])), outputs])
+    outputs = (data.features[start:] @ weights).T
+    outputs = jnp.concatenate([jnp.zeros((outputs.shape[0], start)), outputs], axis=1)
 
     def products(slope):
-        return data.features[:n] @ inverse(data.features.T @ slope)
+        return (data.features[:n] @ inverse(data.features.T @ slope.T)).T
 
     return outputs, products
 
