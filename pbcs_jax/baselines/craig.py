@@ -27,16 +27,30 @@ def craig(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
       Sorted indices `[K]`.
     """
     check_size(data, size)
-    counts = np.bincount(data.y, minlength=data.num_classes)
-    wanted = quotas.proportional(counts, size)
-    order = np.argsort(data.y, kind="stable")
-    # Row c holds the members of class c, filled up with n.
-    place = np.arange(len(order)) - (np.cumsum(counts) - counts)[data.y[order]]
-    members = np.full((data.num_classes, counts.max()), len(order))
-    members[data.y[order], place] = order
+    wanted = quotas.proportional(np.bincount(data.y, minlength=data.num_classes), size)
     factors = last_layer_factors(pretrained_view(key, data), jnp.asarray(data.y))
-    chosen = _choose(factors, jnp.asarray(members), jnp.asarray(wanted), int(wanted.max()))
-    return np.sort(members[np.asarray(chosen)])
+    return medoids(*factors, data.y, wanted)
+
+
+def medoids(a: jax.Array, b: jax.Array, y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """`wanted [C]` of each class whose outer products a_i b_i' stand for those of the class.
+
+    Args:
+      a: `[n, p]`.
+      b: `[n, q]`.
+      y: `[n]` classes.
+      wanted: `[C]`, none above the number of the class.
+
+    Returns:
+      Sorted indices.
+    """
+    counts = np.bincount(y, minlength=len(wanted))
+    order = np.argsort(y, kind="stable")
+    # Row c holds the members of class c, filled up with n.
+    members = np.full((len(wanted), counts.max()), len(order))
+    members[y[order], np.arange(len(order)) - (np.cumsum(counts) - counts)[y[order]]] = order
+    is_chosen = _choose((a, b), jnp.asarray(members), jnp.asarray(wanted), int(wanted.max()))
+    return np.sort(members[np.asarray(is_chosen)])
 
 
 def last_layer_factors(view: View, y: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -15,6 +15,7 @@ is symmetric, takes one product with K an iteration of conjugate gradients, and 
 cancellation if reg is 1e-7. From z all derivatives follow.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -30,12 +31,13 @@ from pbcs_jax.representations import sketched_tangents
 
 # Conjugate gradients: iterations at most, and the residual to stop at, relative to the first. Of
 # the implicit gradient, and of a Newton step, which need not be exact: there are many.
-GRADIENT_ITERATIONS, GRADIENT_TOLERANCE = 50, 1e-2
-NEWTON_ITERATIONS, NEWTON_TOLERANCE = 10, 0.1
+GRADIENT_ITERATIONS, GRADIENT_TOLERANCE = 50, 1e-3
+NEWTON_ITERATIONS, NEWTON_TOLERANCE = 20, 0.1
 # Newton steps after an addition; after a step of the weights there is one.
 FIRST_STEPS = 4
-# Compiled programs have room for so many samples, and then for so many times as many.
-SMALLEST, GROWTH = 64, 1.5
+# Products with a kernel that has room for K cost K² from the first sample on. So there are a few
+# compiled programs, each with so many times the last's room; not many, for each takes seconds.
+GROWTH, SMALLEST = 1.6, 128
 _TINY = 1e-30
 
 
@@ -153,14 +155,14 @@ def kernel_features(key: jax.Array, x: jax.Array, model) -> jax.Array:
 
 
 def capacities(size: int) -> list[int]:
-    """Increasing numbers of rows to make room for, of which the last is `size`.
+    """Increasing numbers of samples to have room for, of which the last is `size`.
 
-    >>> capacities(200)
-    [64, 96, 144, 200]
+    >>> capacities(400)
+    [99, 157, 250, 400]
     """
-    found = [min(SMALLEST, size)]
-    while found[-1] < size:
-        found.append(min(int(found[-1] * GROWTH), size))
+    found = [size]
+    while found[0] > SMALLEST:
+        found.insert(0, math.ceil(found[0] / GROWTH))
     return found
 
 
@@ -361,7 +363,7 @@ def newton_step(
 
 
 def _factor(p: jax.Array, scale: jax.Array, z: jax.Array) -> jax.Array:
-    """G z. Of a sample, G = sqrt(scale) (diag(sqrt p) - p sqrt(p)'): G G' = scale (diag p - p p')."""
+    """G z. A sample has G = sqrt(scale) (diag(sqrt p) - p sqrt(p)'); G G' is the loss's Hessian."""
     root = jnp.sqrt(p)
     return jnp.sqrt(scale)[:, None] * (root * z - p * jnp.sum(root * z, axis=1, keepdims=True))
 
