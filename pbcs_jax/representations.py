@@ -7,18 +7,20 @@ network    the penultimate layer of a network trained on whatever labels there a
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from pbcs_jax import losses
 from pbcs_jax.chunks import in_chunks
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import Coreset, Inner, train
 from pbcs_jax.nets.conv import Conv
-from pbcs_jax.nets.model import as_model
+from pbcs_jax.nets.model import Model, Variables, as_model
 
 NAMES = ("auto", "raw", "patches", "ntk", "network")
 CHUNK = 256
@@ -145,7 +147,40 @@ def tangents(key: jax.Array, x: jax.Array, model: Any, directions: int = 128):
     return features
 
 
-def penultimate(key: jax.Array, x: jax.Array, y: jax.Array, model: Any, steps: int = 300):
+def sketched_tangents(key: jax.Array, x: jax.Array, model: Any, dimension: int = 2048):
+    """The neural tangent kernel of one output of a fresh network, in one gradient an input.
+
+    The output is a random combination of all, with signs over sqrt(C). Its gradient with respect to
+    all weights is sketched: every weight is assigned to one of d numbers and added to it with a
+    random sign (count sketch), which keeps products like d random directions do, for the price of
+    one. `tangents` is the kernel of all outputs together, at the price of a pass a direction.
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[n, ...]`, for the shape.
+      model: see `as_model`.
+      dimension: d, the number of features; the relative error is about sqrt(2 / d).
+    """
+    model = as_model(model)
+    init_key, place_key, sign_key, output_key = jax.random.split(key, 4)
+    variables = model.init(init_key, jnp.asarray(x[:1]))
+    flat, unflatten = ravel_pytree(variables["params"])
+    place = jax.random.randint(place_key, flat.shape, 0, dimension)
+    sign = jax.random.rademacher(sign_key, flat.shape, flat.dtype)
+
+    def output(weights, row):
+        outputs = model.apply({**variables, "params": unflatten(weights)}, row[None])[0].reshape(-1)
+        signs = jax.random.rademacher(output_key, outputs.shape, outputs.dtype)
+        return outputs @ signs / jnp.sqrt(len(outputs))
+
+    def features(rows):
+        gradients = jax.vmap(jax.grad(output), (None, 0))(flat, rows)
+        return jax.ops.segment_sum((gradients * sign).T, place, dimension).T
+
+    return features
+
+
+def penultimate(key: jax.Array, x: jax.Array, y: jax.Array, model: Any):
     """The penultimate layer of a network trained on (x, y), wrong labels and all.
 
     Args:
@@ -153,28 +188,44 @@ def penultimate(key: jax.Array, x: jax.Array, y: jax.Array, model: Any, steps: i
       x: `[n, ...]`.
       y: `[n]` classes, or `[n, ...]` targets.
       model: see `as_model`; it must have an embedding.
-      steps: mini-batch steps; few, so that wrong labels are not learned by heart.
     """
-    model = as_model(model)
-    if model.embed is None:
+    embed = embedding_of(model)
+    variables = pretrain(key, x, y, model)
+    return lambda rows: embed(variables, rows)
+
+
+def embedding_of(model: Any):
+    """`(variables, x [B, ...]) -> [B, d]`, the penultimate layer, or an error if there is none."""
+    embed = as_model(model).embed
+    if embed is None:
         raise UserError(
             "features 'network' need a model whose __call__ takes `embed`: use one of "
             "pbcs_jax.nets, or other features"
         )
-    x, y = jnp.asarray(x), jnp.asarray(y)
+    return lambda variables, rows: embed(variables, rows).reshape(rows.shape[0], -1)
+
+
+def pretrain(key: jax.Array, x: jax.Array, y: jax.Array, model: Any, steps: int = 300) -> Variables:
+    """The variables of a network trained on (x, y) by Adam, compiled once for a model and a shape.
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[n, ...]`.
+      y: `[n]` classes, or `[n, ...]` targets.
+      model: see `as_model`.
+      steps: mini-batch steps; few, so that wrong labels are not learned by heart.
+    """
+    return _pretrain(key, jnp.asarray(x), jnp.asarray(y), as_model(model), steps)
+
+
+@partial(jax.jit, static_argnames=("model", "steps"))
+def _pretrain(key, x, y, model: Model, steps: int):
     loss = "cross_entropy" if jnp.issubdtype(y.dtype, jnp.integer) else "squared_error"
     settings = Inner(steps=steps, optimizer="adam", learning_rate=1e-3, batch_size=min(128, len(x)))
     init_key, train_key = jax.random.split(key)
-
-    @jax.jit
-    def trained(x, y):
-        variables = model.init(init_key, x[:1])
-        everything = Coreset(x, y, jnp.ones(len(x)))
-        return train(model, losses.get(loss), settings, train_key, variables, everything).variables
-
-    variables = trained(x, y)
-    embed = model.embed
-    return lambda rows: embed(variables, rows).reshape(rows.shape[0], -1)
+    variables = model.init(init_key, x[:1])
+    everything = Coreset(x, y, jnp.ones(len(x)))
+    return train(model, losses.get(loss), settings, train_key, variables, everything).variables
 
 
 def check(features: Any, n: int) -> np.ndarray:

@@ -45,6 +45,20 @@ def test_tangents_have_the_products_of_the_neural_tangent_kernel():
     np.testing.assert_allclose(found @ found.T / 4000, exact, atol=0.06 * float(exact.max()))
 
 
+def test_sketched_tangents_have_the_products_of_one_outputs_kernel():
+    model, x, key = as_model(MLP), jnp.asarray(PICTURES), jax.random.key(0)
+    found = representations.sketched_tangents(key, x, MLP, dimension=8192)(x[:5])
+    init_key, _, _, output_key = jax.random.split(key, 4)
+    variables = model.init(init_key, x[:1])
+    signs = jax.random.rademacher(output_key, (3,), jnp.float32) / jnp.sqrt(3)
+    jacobian = jax.jacobian(lambda p: model.apply({**variables, "params": p}, x[:5])[0] @ signs)(
+        variables["params"]
+    )
+    flat = jnp.concatenate([leaf.reshape(5, -1) for leaf in jax.tree.leaves(jacobian)], -1)
+    exact = flat @ flat.T
+    np.testing.assert_allclose(found @ found.T, exact, atol=0.06 * float(exact.max()))
+
+
 def test_the_trained_network_makes_linear_what_it_was_taught():
     """Whether two signs agree: no linear function of the inputs tells, one of the features does."""
     rng = np.random.default_rng(0)

@@ -3,12 +3,15 @@
 import jax
 import numpy as np
 
+from pbcs_jax.baselines.candidates import Candidates, check_size
 
-def uniform(key: jax.Array, x: np.ndarray, y: np.ndarray, size: int) -> np.ndarray:
+
+def uniform(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """`size` of the n candidates at random, without replacement.
 
-    >>> uniform(jax.random.key(0), np.zeros((5, 2)), np.zeros(5), 5).tolist()
+    >>> data = Candidates(np.zeros((5, 2)), np.zeros(5, int), 1, None)
+    >>> uniform(jax.random.key(0), data, 5).tolist()
     [0, 1, 2, 3, 4]
     """
-    del y
-    return np.sort(np.asarray(jax.random.choice(key, len(x), (size,), replace=False)))
+    check_size(data, size)
+    return np.sort(np.asarray(jax.random.choice(key, len(data.y), (size,), replace=False)))

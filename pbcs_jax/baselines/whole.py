@@ -3,12 +3,15 @@
 import jax
 import numpy as np
 
+from pbcs_jax.baselines.candidates import Candidates, check_size
 
-def whole(key: jax.Array, x: np.ndarray, y: np.ndarray, size: int) -> np.ndarray:
+
+def whole(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """All n candidates, whatever `size` says.
 
-    >>> whole(jax.random.key(0), np.zeros((3, 2)), np.zeros(3), 1).tolist()
+    >>> data = Candidates(np.zeros((3, 2)), np.zeros(3, int), 1, None)
+    >>> whole(jax.random.key(0), data, 1).tolist()
     [0, 1, 2]
     """
-    del key, y, size
-    return np.arange(len(x))
+    check_size(data, size)
+    return np.arange(len(data.y))

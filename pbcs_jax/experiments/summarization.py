@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 from pbcs_jax import data, report, selection
-from pbcs_jax.baselines import BASELINES
+from pbcs_jax.baselines import BASELINES, Candidates
 from pbcs_jax.coreset import select_coreset
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
@@ -74,6 +74,10 @@ def _run(config: ConfigDict, problem: data.Problem, folder: Path, console: Conso
     judge = Judge(config, problem, judge_key)
     coresets: dict[str, list[np.ndarray]] = {}
     methods: dict[str, dict[str, Any]] = {}
+    given = config.model
+    net = config_lib.make_net(given.name, given.width, given.dropout, problem.num_classes)
+    held_out: Any = None if problem.x_val is None else (problem.x_val, problem.y_val)
+    candidates = Candidates(problem.x, problem.y, problem.num_classes, net, held_out)
     num_seeds = config.evaluation.num_seeds
     history: list[dict[str, Any]] = []
     for number, name in enumerate(config.methods):
@@ -85,7 +89,7 @@ def _run(config: ConfigDict, problem: data.Problem, folder: Path, console: Conso
             # A random method is judged by as many different draws as there are evaluation seeds.
             keys = jax.random.split(jax.random.fold_in(baseline_key, number), num_seeds)
             select = BASELINES[name]
-            coresets[name] = [select(k, problem.x, problem.y, config.coreset_size) for k in keys]
+            coresets[name] = [select(k, candidates, config.coreset_size) for k in keys]
             seconds = (time.monotonic() - begin) / num_seeds
         methods[name] = {"seconds": seconds}
     with progress_bar(console) as progress:
