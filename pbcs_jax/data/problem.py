@@ -46,6 +46,13 @@ class Problem(NamedTuple):
     name: str
     source: str
 
+    @property
+    def validation(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """`(x_val, y_val)`, or None if there are none."""
+        if self.x_val is None or self.y_val is None:
+            return None
+        return self.x_val, self.y_val
+
 
 def make_problem(
     dataset: Dataset,

@@ -1,7 +1,8 @@
-"""One file an experiment: config in, results out."""
+"""One file an experiment: config in, results out. Each can be swept over points and seeds."""
 
 from pbcs_jax.experiments import summarization
+from pbcs_jax.experiments.sweep import swept
 
-EXPERIMENTS = {"summarization": summarization.run}
+EXPERIMENTS = {"summarization": swept(summarization.run)}
 
 __all__ = ["EXPERIMENTS"]

@@ -82,7 +82,9 @@ def summarization() -> ConfigDict:
                 "model": "convnet",
                 "width": 0,
                 "dropout": 0.5,
+                "transfer": (),  # other nets that each coreset is judged by too, as ("mlp",)
                 "steps": 300,
+                "epochs": 0,  # in place of steps: passes over whatever is trained on
                 "optimizer": "adam",
                 "learning_rate": 0.002,
                 "weight_decay": 0.001,
@@ -90,6 +92,11 @@ def summarization() -> ConfigDict:
                 "num_seeds": 5,
             },
             "checkpoint_every": 10,
+            # Many runs in one: each point for each seed, see experiments/sweep.py.
+            "sweep": {
+                "points": (),  # what each changes: "noise.kind=pairwise noise.rate=0.2"
+                "seeds": (),  # in place of `seed`
+            },
         }
     )
 
@@ -130,6 +137,10 @@ def check(config: ConfigDict) -> None:
         )
     if config.evaluation.num_seeds < 1:
         raise UserError(f"evaluation.num_seeds is {config.evaluation.num_seeds}: use at least 1")
+    if config.evaluation.epochs < 0:
+        raise UserError(f"evaluation.epochs is {config.evaluation.epochs}: use 0 or more")
+    for name in (config.evaluation.model, *config.evaluation.transfer):
+        make_net(name, 0, 0.0, 10)
     if config.checkpoint_every < 1:
         raise UserError(f"checkpoint_every is {config.checkpoint_every}: use at least 1")
     if not config.methods or len(set(config.methods)) != len(config.methods):
@@ -141,7 +152,7 @@ def check(config: ConfigDict) -> None:
         )
     outer_settings(config)
     inner_settings(config)
-    evaluation_settings(config)
+    evaluation_settings(config, config.coreset_size)
     kernel_settings(config, 1000)
 
 
@@ -174,10 +185,12 @@ def inner_settings(config: ConfigDict) -> Inner:
     return Inner(**config.inner)
 
 
-def evaluation_settings(config: ConfigDict) -> Inner:
-    """How the models that judge a coreset are trained: from fresh weights, to the last step."""
+def evaluation_settings(config: ConfigDict, size: int) -> Inner:
+    """How the judges of a coreset of `size` are trained: from fresh weights, to the last step."""
     fields = Inner.__dataclass_fields__
     given = {k: v for k, v in config.evaluation.items() if k in fields}
+    if config.evaluation.epochs:
+        given["steps"] = config.evaluation.epochs * -(-size // (given["batch_size"] or size))
     return Inner(**given, shared_init=False)
 
 
@@ -191,11 +204,11 @@ def make_net(name: str, width: int, dropout: float, num_classes: int):
     return nets.create(name, num_classes, **options)
 
 
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(config: Mapping[str, Any] | ConfigDict, prefix: str = "") -> dict[str, Any]:
     """`{"selection.num_masks": 8, ...}`, in order."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping | ConfigDict):
             flat |= flatten(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,19 +20,17 @@ from pbcs_jax.parallel import mask_mesh
 class Judge:
     """Trains fresh networks on coresets, and gives the last step's accuracy on the test set."""
 
-    def __init__(self, config: ConfigDict, problem: Problem, key: jax.Array):
-        given = config.evaluation
-        net = config_lib.make_net(given.model, given.width, given.dropout, problem.num_classes)
+    def __init__(self, config: ConfigDict, problem: Problem, key: jax.Array, net: nn.Module):
         self._key = key
         self._n = len(problem.y)
         self._at_once = mask_mesh().size
-        self._make = lambda capacity: jax.jit(
+        self._make = lambda size: jax.jit(
             network_objective(
                 as_model(net),
                 problem.x,
                 problem.y,
-                capacities=(capacity,),
-                inner=config_lib.evaluation_settings(config),
+                capacities=(size,),
+                inner=config_lib.evaluation_settings(config, size),
                 validation=(problem.x_test, problem.y_test),
                 outer_loss="error_rate",
             )
@@ -40,18 +39,33 @@ class Judge:
 
     def __call__(self, coresets: list[np.ndarray]) -> Iterator[list[float]]:
         """Yields lists of accuracies, one a coreset, as many at once as there are devices."""
-        capacity = max(len(indices) for indices in coresets)
-        if capacity not in self._compiled:
-            self._compiled[capacity] = self._make(capacity)
+        size = max(len(indices) for indices in coresets)
+        if size not in self._compiled:
+            self._compiled[size] = self._make(size)
         masks = np.zeros((len(coresets), self._n), np.float32)
         for row, indices in enumerate(coresets):
             masks[row, indices] = 1
         for start in range(0, len(coresets), self._at_once):
             key = jax.random.fold_in(self._key, start)
             batch = jnp.asarray(masks[start : start + self._at_once])
-            evaluation = self._compiled[capacity](key, batch)
+            evaluation = self._compiled[size](key, batch)
             if not bool(evaluation.ok.all()):
                 raise UserError(
                     "a network of the evaluation diverged: lower evaluation.learning_rate"
                 )
             yield np.asarray(evaluation.metrics["outer_accuracy"], float).round(6).tolist()
+
+
+def make_judges(config: ConfigDict, problem: Problem, key: jax.Array) -> dict[str, Judge]:
+    """Judges by the net's name: the evaluation's own net first, then those of the transfer.
+
+    All methods meet the same judges with the same key: they start from the same weights.
+    """
+    given = config.evaluation
+    judges = {}
+    for name in (given.model, *given.transfer):
+        # The width and dropout of the config are meant for its own net.
+        width, dropout = (given.width, given.dropout) if name == given.model else (0, 0.0)
+        net = config_lib.make_net(name, width, dropout, problem.num_classes)
+        judges[name] = Judge(config, problem, key, net)
+    return judges

@@ -15,9 +15,10 @@ from pbcs_jax.baselines import BASELINES, Candidates
 from pbcs_jax.coreset import select_coreset
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
-from pbcs_jax.experiments.judge import Judge
+from pbcs_jax.experiments.coreset_report import judged_by, write_coreset_report
+from pbcs_jax.experiments.judge import Judge, make_judges
 from pbcs_jax.experiments.progress import progress_bar
-from pbcs_jax.experiments.workdir import Checkpoints, MetricsLog, open_workdir
+from pbcs_jax.experiments.workdir import Checkpoints, MetricsLog, open_workdir, read_metrics
 
 METHODS = ("pbcs", *BASELINES)
 
@@ -41,7 +42,7 @@ def run(config: ConfigDict, workdir: str, console: Console) -> dict[str, Any]:
     else:
         _print_plan(config, problem, folder, console)
         summary = _run(config, problem, folder, console)
-    console.print(report.terminal_table(summary["methods"], _title(summary)))
+    console.print(report.terminal_table(report.method_table(summary["methods"]), _title(summary)))
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
     return summary
 
@@ -68,43 +69,34 @@ def load_problem(config: ConfigDict) -> data.Problem:
 
 
 def _run(config: ConfigDict, problem: data.Problem, folder: Path, console: Console):
-    began = time.monotonic()
     selection_key, baseline_key, judge_key = jax.random.split(jax.random.key(config.seed), 3)
-    # The judge's key does not depend on the method: all start from the same weights.
-    judge = Judge(config, problem, judge_key)
-    coresets: dict[str, list[np.ndarray]] = {}
-    methods: dict[str, dict[str, Any]] = {}
-    given = config.model
-    net = config_lib.make_net(given.name, given.width, given.dropout, problem.num_classes)
-    held_out: Any = None if problem.x_val is None else (problem.x_val, problem.y_val)
-    candidates = Candidates(problem.x, problem.y, problem.num_classes, net, held_out)
-    num_seeds = config.evaluation.num_seeds
-    history: list[dict[str, Any]] = []
-    for number, name in enumerate(config.methods):
-        begin = time.monotonic()
-        if name == "pbcs":
-            result, history, seconds = _select(config, problem, selection_key, folder, console)
-            coresets[name] = [result.indices] * num_seeds
-        else:
-            # A random method is judged by as many different draws as there are evaluation seeds.
-            keys = jax.random.split(jax.random.fold_in(baseline_key, number), num_seeds)
-            select = BASELINES[name]
-            coresets[name] = [select(k, candidates, config.coreset_size) for k in keys]
-            seconds = (time.monotonic() - begin) / num_seeds
-        methods[name] = {"seconds": seconds}
-    with progress_bar(console) as progress:
-        task = progress.add_task("Judging", total=num_seeds * len(methods), info="")
-        for name, drawn in coresets.items():
-            runs = []
-            for accuracies in judge(drawn):
-                runs += accuracies
-                progress.update(task, advance=len(accuracies), info=f"{name} {runs[-1]:.1%}")
-            accuracy = {"mean": np.mean(runs), "std": np.std(runs), "runs": runs}
-            methods[name] = {
-                "test_accuracy": accuracy,
-                **methods[name],
-                **_describe(drawn, problem, corrupted=config.noise.kind != "none"),
+    judges = make_judges(config, problem, judge_key)
+    records: dict[str, dict[str, Any]] = {}
+    for name in config.methods:
+        # A method that a killed run had finished is not repeated.
+        file = folder / "methods" / f"{name}.json"
+        if not file.exists():
+            if name == "pbcs":
+                coresets, seconds = _select(config, problem, selection_key, folder, console)
+            else:
+                coresets, seconds = _baseline(config, problem, baseline_key, name, console)
+            began = time.monotonic()
+            runs = _judge(judges, coresets, name, console, config.evaluation.num_seeds)
+            record = {
+                "seconds": seconds,
+                "judging_seconds": time.monotonic() - began,
+                "runs": runs,
+                "coresets": [coreset.tolist() for coreset in coresets],
             }
+            report.write_json(file, record)
+        records[name] = json.loads(file.read_text())
+    coresets = {name: [np.array(c) for c in r["coresets"]] for name, r in records.items()}
+    methods = {
+        name: _accuracies(record["runs"])
+        | {"seconds": record["seconds"]}
+        | _describe(coresets[name], problem, corrupted=config.noise.kind != "none")
+        for name, record in records.items()
+    }
     summary = {
         "experiment": config.experiment,
         "dataset": {
@@ -115,16 +107,59 @@ def _run(config: ConfigDict, problem: data.Problem, folder: Path, console: Conso
         },
         "coreset_size": config.coreset_size,
         "seed": config.seed,
-        "seconds": time.monotonic() - began,
+        "seconds": sum(r["seconds"] + r["judging_seconds"] for r in records.values()),
         "methods": methods,
     }
-    _write_report(config, problem, coresets, history, summary, folder)
+    write_coreset_report(config, problem, coresets, read_metrics(folder), summary, folder)
     report.write_json(folder / "summary.json", summary)  # last: it says that all the rest is there
     return json.loads((folder / "summary.json").read_text())
 
 
+def _baseline(config: ConfigDict, problem: data.Problem, key: jax.Array, name: str, console):
+    """The coresets of a baseline, and the seconds of one.
+
+    Uniform draws differ so much that each of the judge's seeds gets its own; the others select
+    once, as PBCS does. Those that train a network train the judge's, which favours them.
+    """
+    draws = config.evaluation.num_seeds if name == "uniform" else 1
+    given = config.evaluation
+    model = config_lib.make_net(given.model, given.width, given.dropout, problem.num_classes)
+    candidates = Candidates(problem.x, problem.y, problem.num_classes, model, problem.validation)
+    key = jax.random.fold_in(key, list(BASELINES).index(name))
+    began = time.monotonic()
+    with console.status(f"Selecting by {name}"):
+        coresets = [
+            BASELINES[name](k, candidates, config.coreset_size)
+            for k in jax.random.split(key, draws)
+        ]
+    return coresets, (time.monotonic() - began) / draws
+
+
+def _judge(judges: dict[str, Judge], coresets: list[np.ndarray], name: str, console, num_seeds):
+    """Accuracies by the judge's net, one a seed."""
+    drawn = coresets if len(coresets) > 1 else coresets * num_seeds
+    runs: dict[str, list[float]] = {net: [] for net in judges}
+    with progress_bar(console) as progress:
+        task = progress.add_task("Judging", total=len(drawn) * len(judges), info=name)
+        for net, judge in judges.items():
+            for accuracies in judge(drawn):
+                runs[net] += accuracies
+                info = f"{name} {runs[net][-1]:.1%} ({net})"
+                progress.update(task, advance=len(accuracies), info=info)
+    return runs
+
+
+def _accuracies(runs: dict[str, list[float]]) -> dict[str, Any]:
+    """`test_accuracy` by the first net, and one entry more for each net of the transfer."""
+    names = ["test_accuracy"] + [f"{net}_accuracy" for net in list(runs)[1:]]
+    return {
+        name: {"mean": np.mean(values), "std": np.std(values), "runs": values}
+        for name, values in zip(names, runs.values(), strict=True)
+    }
+
+
 def _select(config: ConfigDict, problem: data.Problem, key: jax.Array, folder: Path, console):
-    """PBCS, with checkpoints: the result, the metrics of all steps, and the seconds it took."""
+    """PBCS, with checkpoints: the coreset, alone in a list, and the seconds that it took."""
     n = len(problem.y)
     settings = config_lib.loop_settings(config, n)
     checkpoints = Checkpoints(folder)
@@ -150,7 +185,7 @@ def _select(config: ConfigDict, problem: data.Problem, key: jax.Array, folder: P
                 problem.y,
                 config_lib.make_net(model.name, model.width, model.dropout, problem.num_classes),
                 config.coreset_size,
-                None if problem.x_val is None else (problem.x_val, problem.y_val),
+                problem.validation,
                 objective=config.selection.objective,
                 max_ratio=config.selection.max_ratio,
                 kernel=config_lib.kernel_settings(config, n),
@@ -176,7 +211,7 @@ def _select(config: ConfigDict, problem: data.Problem, key: jax.Array, folder: P
         labels=problem.y[result.indices],
         rows=problem.indices[result.indices],
     )
-    return result, log.records, seconds
+    return [result.indices], seconds
 
 
 def _describe(coresets: list[np.ndarray], problem: data.Problem, corrupted: bool) -> dict[str, Any]:
@@ -199,14 +234,6 @@ def _title(summary: dict[str, Any]) -> str:
     )
 
 
-def _judged_by(config: ConfigDict) -> str:
-    """What judges a mask during the selection."""
-    kernel = f"kernel on {config.kernel.features} features"
-    names = {"network": config.model.name, "kernel": kernel}
-    names["kernel_then_network"] = f"{kernel}, then {config.model.name}"
-    return names[config.selection.objective]
-
-
 def _print_plan(config: ConfigDict, problem: data.Problem, folder: Path, console: Console) -> None:
     outer, judge = config_lib.loop_settings(config, len(problem.y)), config.evaluation
     is_network = config.selection.objective != "kernel"
@@ -216,7 +243,7 @@ def _print_plan(config: ConfigDict, problem: data.Problem, folder: Path, console
         f"{len(problem.y)} candidates ({np.mean(problem.y != problem.y_true):.0%} wrong labels), "
         f"{0 if problem.y_val is None else len(problem.y_val)} validation, "
         f"{len(problem.y_test)} test\n"
-        f"[bold]Selection[/bold]   {config.coreset_size} samples, {_judged_by(config)}, "
+        f"[bold]Selection[/bold]   {config.coreset_size} samples, {judged_by(config)}, "
         f"{outer.outer_steps} outer steps x {outer.num_masks} masks"
         f"{network}, estimator {outer.estimator}\n"
         f"[bold]Evaluation[/bold]  {judge.model}, {judge.steps} steps, {judge.num_seeds} seeds, "
@@ -224,76 +251,4 @@ def _print_plan(config: ConfigDict, problem: data.Problem, folder: Path, console
         f"[bold]Devices[/bold]     {jax.device_count()} x {jax.devices()[0].device_kind}\n"
         f"[bold]Workdir[/bold]     {folder}",
         soft_wrap=True,
-    )
-
-
-def _write_report(
-    config: ConfigDict,
-    problem: data.Problem,
-    coresets: dict[str, list[np.ndarray]],
-    history: list[dict[str, Any]],
-    summary: dict[str, Any],
-    folder: Path,
-) -> None:
-    figures = [
-        (
-            "Accuracy by method",
-            f"Test accuracy of a fresh {config.evaluation.model} trained on each coreset, "
-            "last step.",
-            report.accuracy_by_method(summary["methods"]),
-        )
-    ]
-    if history:
-        steps = [record["step"] for record in history]
-        histograms = np.array([record["histogram"] for record in history])
-        edges = np.linspace(0, 1, histograms.shape[1] + 1)
-        figures += [
-            (
-                "Outer loss",
-                "Mean over the masks of each outer step.",
-                report.outer_loss(steps, [record["outer_loss"] for record in history]),
-            ),
-            (
-                "Probabilities",
-                "How many candidates have which probability, over time.",
-                report.probability_evolution(steps, histograms, edges),
-            ),
-        ]
-    names = [str(c) for c in range(problem.num_classes)]
-    counts = {
-        name: np.bincount(problem.y[drawn[0]], minlength=problem.num_classes)
-        for name, drawn in coresets.items()
-    }
-    figures.append(
-        (
-            "Classes of the coreset",
-            "Samples of each class, by label; for a random method, its first draw.",
-            report.class_counts(counts, names),
-        )
-    )
-    if problem.images is not None and "pbcs" in coresets:
-        chosen = coresets["pbcs"][0]
-        figures.append(
-            (
-                "The coreset",
-                "What PBCS selected; a red frame marks a wrong label.",
-                report.contact_sheet(
-                    problem.images[chosen], problem.y[chosen], problem.y_true[chosen]
-                ),
-            )
-        )
-    for title, _, figure in figures:
-        report.save(figure, folder / "figures" / f"{title.lower().replace(' ', '_')}.png")
-    facts = [
-        ("Data", f"{problem.name} ({problem.source})"),
-        ("Candidates", len(problem.y)),
-        ("Wrong labels", f"{np.mean(problem.y != problem.y_true):.1%}"),
-        ("Coreset size", config.coreset_size),
-        ("Selected by", _judged_by(config)),
-        ("Judged by", f"{config.evaluation.model}, {config.evaluation.num_seeds} seeds"),
-        ("Estimator", config_lib.loop_settings(config, len(problem.y)).estimator),
-        ("Seed", config.seed),
-    ]
-    report.write_report(
-        folder / "report.html", f"Coreset of {problem.name}", facts, summary["methods"], figures
     )

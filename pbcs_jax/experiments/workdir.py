@@ -86,30 +86,33 @@ def _environment() -> dict[str, Any]:
     }
 
 
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The records of `metrics.jsonl`, one an outer step; none where there is no such file."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return []
+    records = []
+    for line in path.read_text().splitlines():
+        try:
+            records.append(json.loads(line))
+        except ValueError:  # cut in the middle by a kill; what follows is gone too
+            break
+    return records
+
+
 class MetricsLog:
     """`metrics.jsonl`, one line an outer step, and TensorBoard event files beside it."""
 
     def __init__(self, folder: Path, last_step: int):
         """Opens the log to go on after `last_step`; what a killed run wrote later is cut off."""
         self._path = folder / "metrics.jsonl"
-        self.records = [r for r in self._read() if r["step"] <= last_step]
+        self.records = [r for r in read_metrics(folder) if r["step"] <= last_step]
         lines = "".join(json.dumps(r) + "\n" for r in self.records)
         beside = self._path.with_suffix(".tmp")
         beside.write_text(lines)
         os.replace(beside, self._path)
         self._file = self._path.open("a")
         self._board = tensorboardX.SummaryWriter(str(folder / "tensorboard"), purge_step=last_step)
-
-    def _read(self) -> list[dict[str, Any]]:
-        if not self._path.exists():
-            return []
-        records = []
-        for line in self._path.read_text().splitlines():
-            try:
-                records.append(json.loads(line))
-            except ValueError:  # cut in the middle by a kill; what follows is gone too
-                break
-        return records
 
     def append(self, metrics: list[Metrics]) -> None:
         """Adds the steps that follow those there are."""

@@ -24,6 +24,7 @@ _WIDTH, _DPI = 8.0, 150  # inches, and 1200 pixels: sharp at the width of the pa
 _INK, _FAINT, _GREY = "#333333", "#e3e6ea", "#9a9fa6"
 # Okabe and Ito's colours, which the colour-blind can tell apart, without the light yellow.
 _PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+_MARKERS = "osD^vPX<>*"
 _WRONG = "#d4001a"
 _MOST_PICTURES = 200
 
@@ -135,6 +136,48 @@ def accuracy_by_method(methods: Methods) -> Figure:
     axes.set_ylim(-0.6, len(names) - 0.4)
     axes.grid(False, axis="y")
     axes.spines["left"].set_visible(False)
+    return figure
+
+
+def sweep_figure(
+    axis: str,
+    values: Sequence[Any],
+    curves: Mapping[str, Sequence[tuple[float, float]]],
+    ylabel: str,
+) -> Figure:
+    """A metric of each method along a sweep, with standard deviations as error bars.
+
+    Args:
+      axis: name of what is varied.
+      values: `[P]` numbers, or names, which stand side by side.
+      curves: `{method: [P] (mean, std)}`; NaN where a method has none.
+      ylabel: the metric.
+    """
+    figure, axes = _chart(4.0, axis, ylabel)
+    are_numbers = len(values) > 1 and not any(isinstance(value, str) for value in values)
+    places = np.asarray(values, float) if are_numbers else np.arange(len(values))
+    # Error bars of neighbours would hide each other: each method stands a little to the right.
+    apart = (np.ptp(places) or 1) / max(len(places) - 1, 1) * (0.03 if are_numbers else 0.06)
+    colours = _colours(curves)
+    middle = (len(curves) - 1) / 2
+    for index, (name, points) in enumerate(curves.items()):
+        mean, std = np.asarray(points, float).T
+        axes.errorbar(
+            places + (index - middle) * apart,
+            mean,
+            yerr=std,
+            ls="-" if are_numbers else "",
+            color=colours[name],
+            ms=5,
+            lw=1.6,
+            capsize=2,
+            marker=_MARKERS[index % len(_MARKERS)],
+            label=name,
+        )
+    axes.set_xticks(places, [str(value) for value in values], parse_math=False)
+    if not are_numbers:
+        axes.set_xlim(-0.5, len(values) - 0.5)
+    _legend(axes)
     return figure
 
 

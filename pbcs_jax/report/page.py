@@ -3,13 +3,13 @@
 import base64
 import html
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
 from pbcs_jax.report.figures import to_png
 from pbcs_jax.report.files import write_atomically
-from pbcs_jax.report.tables import Methods, html_table
+from pbcs_jax.report.tables import Rows, html_table
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1f2328; --muted: #59636e; --line: #d8dee4;
@@ -43,16 +43,16 @@ def write_report(
     path: str | os.PathLike[str],
     title: str,
     intro: Sequence[tuple[str, object]],
-    table_methods: Methods,
+    tables: Mapping[str, Rows],
     figures: Sequence[tuple[str, str, Figure]],
 ) -> None:
-    """Writes the page: facts, table of methods, figures; all text is escaped.
+    """Writes the page: facts, tables, figures; all text is escaped.
 
     Args:
       path: The HTML file; it appears whole or not at all.
       title: The heading, and the title of the browser tab.
       intro: Facts about the run as `(label, value)`.
-      table_methods: The `methods` of summary.json; none, no table.
+      tables: By their headings.
       figures: `(title, caption, figure)` in the order of the page.
     """
     facts = "\n".join(
@@ -60,10 +60,10 @@ def write_report(
         for label, value in intro
     )
     sections = [f"<dl>\n{facts}\n</dl>"] if facts else []
-    if table_methods:
-        sections.append(
-            f'<h2>Methods</h2>\n<div class="scroll">\n{html_table(table_methods)}\n</div>'
-        )
+    sections += [
+        f'<h2>{html.escape(heading)}</h2>\n<div class="scroll">\n{html_table(rows)}\n</div>'
+        for heading, rows in tables.items()
+    ]
     sections += [_figure(*entry) for entry in figures]
     name = html.escape(title)
     # The empty icon keeps a web server's log free of requests for favicon.ico.

@@ -1,4 +1,4 @@
-"""One table of methods, for the terminal, for Markdown and for HTML.
+"""Tables of methods, of one run and of a sweep, for the terminal, for Markdown and for HTML.
 
 `methods` is that part of summary.json: `{name: {"test_accuracy": {"mean", "std", "runs"},
 "seconds", ...extras}}` with accuracies and other fractions in 0..1.
@@ -31,7 +31,7 @@ class Cell(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Column headers, and one list of as many cells for each method."""
+    """A table: column headers, and one list of as many cells for each method."""
 
     headers: list[str]
     cells: list[list[Cell]]
@@ -45,16 +45,22 @@ def mean_accuracy(record: Mapping[str, Any]) -> float:
 
 def accuracy_text(record: Mapping[str, Any]) -> str:
     """Mean and standard deviation of the test accuracy of one method, in percent."""
-    accuracy = record.get("test_accuracy") or {}
-    text = _number(mean_accuracy(record), ".2f")
+    return _spread(record.get("test_accuracy"))
+
+
+def _spread(value: Mapping[str, Any] | None) -> str:
+    """Mean and standard deviation of a fraction, in percent."""
+    if not value or value.get("mean") is None:
+        return _MISSING
+    text = _number(100 * value["mean"], ".2f")
     # One run has no spread: "± 0.00" would claim a certainty that nobody measured.
-    if len(accuracy.get("runs", ())) > 1 and accuracy.get("std") is not None:
-        text += f" ± {_number(100 * accuracy['std'], '.2f')}"
+    if len(value.get("runs", ())) > 1 and value.get("std") is not None:
+        text += f" ± {_number(100 * value['std'], '.2f')}"
     return text
 
 
-def table_rows(methods: Methods) -> Rows:
-    """The content of the table, in the order given; the most accurate method is bold."""
+def method_table(methods: Methods) -> Rows:
+    """The table of one run, methods in the order given; the most accurate one is bold."""
     means = {name: mean_accuracy(record) for name, record in methods.items()}
     finite = [mean for mean in means.values() if math.isfinite(mean)]
     compared = REFERENCE in methods and len(methods) > 1
@@ -63,7 +69,7 @@ def table_rows(methods: Methods) -> Rows:
     headers = ["method", "test accuracy, %"]
     headers += [f"vs {REFERENCE}, points"] * compared
     headers += ["seconds"]
-    headers += [key.replace("_", " ") + (", %" if key in _FRACTIONS else "") for key in extras]
+    headers += [key.replace("_", " ") + (", %" if _is_fraction(key) else "") for key in extras]
 
     cells = []
     for name, record in methods.items():
@@ -73,14 +79,42 @@ def table_rows(methods: Methods) -> Rows:
             difference = math.nan if name == REFERENCE else means[name] - means[REFERENCE]
             row.append(Cell(_number(difference, "+.2f")))
         row.append(Cell(_number(record.get("seconds"), ",.1f")))
-        row += [Cell(_extra(record.get(key), key in _FRACTIONS)) for key in extras]
+        row += [Cell(_extra(record.get(key), _is_fraction(key))) for key in extras]
         cells.append(row)
     return Rows(headers, cells)
 
 
-def terminal_table(methods: Methods, title: str) -> Table:
+def sweep_table(points: Mapping[str, Methods], metric: str = "test_accuracy") -> Rows:
+    """One metric of a sweep, in percent: a row a method, a column a point, the best in bold.
+
+    Args:
+      points: `{column: {method: {metric: {"mean", "std", "runs"}}}}`, fractions.
+      metric: which; of wrong labels few are best.
+    """
+    names = list(dict.fromkeys(name for methods in points.values() for name in methods))
+    best = min if metric in _FRACTIONS else max
+    columns = []
+    for methods in points.values():
+        values = {name: methods[name].get(metric) for name in names if name in methods}
+        means = [value["mean"] for value in values.values() if value]
+        columns.append(
+            [
+                Cell(_spread(values.get(name)), _has_mean(values.get(name), best(means)))
+                for name in names
+            ]
+        )
+    cells = [
+        [Cell(name), *row] for name, row in zip(names, zip(*columns, strict=True), strict=True)
+    ]
+    return Rows(["method", *points], cells)
+
+
+def _has_mean(value: Mapping[str, Any] | None, mean: float) -> bool:
+    return value is not None and value["mean"] == mean
+
+
+def terminal_table(rows: Rows, title: str) -> Table:
     """The table for `rich.print`."""
-    rows = table_rows(methods)
     table = Table(
         title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
@@ -97,9 +131,8 @@ def terminal_table(methods: Methods, title: str) -> Table:
     return table
 
 
-def markdown_table(methods: Methods) -> str:
+def markdown_table(rows: Rows) -> str:
     """The table as GitHub Markdown, ending in a line break."""
-    rows = table_rows(methods)
 
     def line(texts: list[str]) -> str:
         return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |\n"
@@ -109,9 +142,8 @@ def markdown_table(methods: Methods) -> str:
     return "".join(map(line, [rows.headers, rule, *body]))
 
 
-def html_table(methods: Methods) -> str:
+def html_table(rows: Rows) -> str:
     """The table as an escaped HTML fragment."""
-    rows = table_rows(methods)
     head = "".join(f'<th scope="col">{html.escape(header)}</th>' for header in rows.headers)
     body = "\n".join("<tr>" + "".join(map(_html_cell, row)) + "</tr>" for row in rows.cells)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
@@ -131,6 +163,10 @@ def _extras(methods: Methods) -> list[str]:
         if key not in ("test_accuracy", "seconds") and value is not None
     }
     return [key for key, fitting in fits.items() if fitting]
+
+
+def _is_fraction(key: str) -> bool:
+    return key in _FRACTIONS or key.endswith("_accuracy")
 
 
 def _extra(value: Any, percent: bool) -> str:

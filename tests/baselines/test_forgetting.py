@@ -1,5 +1,7 @@
 """Forgetting events: counted as a loop counts them, and without a trace in the training."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +34,7 @@ def test_events_are_those_that_a_loop_finds():
                 history[row].append(bool(value))
     expected = []
     for seen in history.values():
-        events = sum(a and not b for a, b in zip(seen, seen[1:], strict=False))
+        events = sum(a and not b for a, b in itertools.pairwise(seen))
         expected.append(events if any(seen) else epochs)
     np.testing.assert_array_equal(totals(counts, epochs), expected)
     assert len(set(expected)) > 2

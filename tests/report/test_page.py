@@ -25,7 +25,9 @@ def write(path, title="MNIST"):
         ("Outer loss", "Falls & stays.", report.outer_loss(np.arange(50), np.linspace(2, 1, 50))),
         (EVIL, EVIL, report.class_counts({"pbcs": [1, 2]}, ["a", "b"])),
     ]
-    report.write_report(path, title, [("seed", 0), (EVIL, EVIL)], METHODS, figures)
+    report.write_report(
+        path, title, [("seed", 0), (EVIL, EVIL)], {EVIL: report.method_table(METHODS)}, figures
+    )
     return path.read_text(encoding="utf-8")
 
 

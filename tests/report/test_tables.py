@@ -6,8 +6,8 @@ import math
 import pytest
 from rich.console import Console
 
-from pbcs_jax.report import markdown_table, terminal_table
-from pbcs_jax.report.tables import html_table, table_rows
+from pbcs_jax.report import markdown_table, method_table, sweep_table, terminal_table
+from pbcs_jax.report.tables import html_table
 
 DASH = "\N{EN DASH}"
 METHODS = {
@@ -29,7 +29,7 @@ METHODS = {
 
 
 def test_rows():
-    headers, cells = table_rows(METHODS)
+    headers, cells = method_table(METHODS)
     assert headers == [
         "method",
         "test accuracy, %",
@@ -52,20 +52,20 @@ def test_rows():
 
 
 def test_without_uniform_there_is_no_difference():
-    headers, _ = table_rows({"pbcs": METHODS["pbcs"], "other": METHODS["one|run"]})
+    headers, _ = method_table({"pbcs": METHODS["pbcs"], "other": METHODS["one|run"]})
     assert not any("uniform" in header for header in headers)
 
 
 @pytest.mark.parametrize("mean", [None, math.nan])
 def test_a_method_without_a_result_is_a_dash_and_never_the_best(mean):
     failed = {"test_accuracy": {"mean": mean, "std": None, "runs": []}}
-    _, cells = table_rows({"failed": failed, **METHODS})
+    _, cells = method_table({"failed": failed, **METHODS})
     assert {cell.text for cell in cells[0][1:]} == {DASH}
     assert [row[0].text for row in cells if row[0].bold] == ["pbcs"]
 
 
 def test_markdown():
-    lines = markdown_table(METHODS).splitlines()
+    lines = markdown_table(method_table(METHODS)).splitlines()
     assert lines[1] == "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     assert lines[3].startswith("| **pbcs** | **93.45 ± 0.20** | +3.45 |")
     assert lines[4].startswith("| one\\|run | 85.00 |")
@@ -74,13 +74,38 @@ def test_markdown():
 @pytest.mark.parametrize("width", [80, 140])
 def test_terminal_shows_every_cell_and_takes_no_markup_from_names(width):
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(terminal_table({"[red]k[/red]": METHODS["one|run"], **METHODS}, "MNIST [red]"))
+    console.print(
+        terminal_table(method_table({"[red]k[/red]": METHODS["one|run"], **METHODS}), "MNIST [red]")
+    )
     text = console.export_text()
     for expected in ("[red]k[/red]", "MNIST [red]", "93.45 ± 0.20", "+3.45", "1,234.6", "1,000"):
         assert expected in text
 
 
 def test_html_is_escaped_and_marks_the_best():
-    text = html_table({"<b>": METHODS["one|run"], **METHODS})
+    text = html_table(method_table({"<b>": METHODS["one|run"], **METHODS}))
     assert "&lt;b&gt;" in text and "<b>" not in text
     assert text.count("<strong>") == 2
+
+
+def test_a_sweep_has_a_column_a_point_and_the_best_of_each_in_bold():
+    def spread(*runs):
+        return {"mean": sum(runs) / len(runs), "std": 0.01, "runs": list(runs)}
+
+    points = {
+        "size=50": {"a": {"test_accuracy": spread(0.5, 0.7)}, "b": {"test_accuracy": spread(0.8)}},
+        "size=99": {"a": {"test_accuracy": spread(0.9, 0.9)}},
+    }
+    headers, cells = sweep_table(points)
+    assert headers == ["method", "size=50", "size=99"]
+    assert [[c.text for c in row] for row in cells] == [
+        ["a", "60.00 ± 1.00", "90.00 ± 1.00"],
+        ["b", "80.00", "\N{EN DASH}"],
+    ]
+    assert [[c.bold for c in row] for row in cells] == [[False, False, True], [False, True, False]]
+
+
+def test_of_wrong_labels_the_fewest_are_best():
+    points = {"": {k: {"wrong_labels": {"mean": v}} for k, v in {"a": 0.5, "b": 0.1}.items()}}
+    _, cells = sweep_table(points, "wrong_labels")
+    assert [row[1].bold for row in cells] == [False, True]

@@ -1,0 +1,73 @@
+"""MNIST with wrong labels or unbalanced classes: every method, and training on everything.
+
+python launch.py --config=configs/mnist_corrupted.py           100 of 1,000 or fewer, three seeds
+python launch.py --config=configs/mnist_corrupted.py:full      1,000 of up to 60,000
+python launch.py --config=configs/mnist_corrupted.py:paper     Figure 1 of the paper, right
+
+The paper's claim is that the coreset is better than the whole corrupted set. All are trained for
+the same number of epochs, that is passes over what they are trained on. `full` takes more images
+than are bundled: add --config.data.source=tfds, or npz and its path.
+"""
+
+from configs import mnist, mnist_sizes
+from pbcs_jax.experiments import config as config_lib
+
+
+def noise(rates, more=""):
+    """Points of both kinds of noise."""
+    kinds = ("symmetric", "pairwise")
+    return tuple(f"noise.kind={kind} noise.rate={rate}{more}" for kind in kinds for rate in rates)
+
+
+def imbalance(factors, more=""):
+    """Points of imbalance, where the coreset's classes are evened out."""
+    return tuple(f"imbalance.factor={f} selection.max_ratio=2.0{more}" for f in factors)
+
+
+PRESETS = {
+    "default": {
+        "selection.objective": "kernel",
+        "evaluation.batch_size": 100,
+        "evaluation.epochs": 300,
+        "evaluation.num_seeds": 1,
+        "sweep.points": (*noise((0.2, 0.5)), *imbalance((10, 50), " data.num_candidates=3000")),
+        "sweep.seeds": (0, 1, 2),
+    },
+    "full": {
+        "selection.objective": "kernel",
+        "coreset_size": 1000,
+        "data.num_candidates": 10_000,
+        "methods": ("pbcs", "uniform", "kcenter", "herding", "hardest", "greedy", "whole"),
+        "evaluation.batch_size": 100,
+        "evaluation.epochs": 60,
+        "evaluation.num_seeds": 1,
+        "sweep.points": (*noise((0.2, 0.5)), *imbalance((50, 200), " data.num_candidates=0")),
+        "sweep.seeds": (0, 1),
+    },
+    "paper": {
+        "coreset_size": 1000,
+        "data.num_candidates": 0,
+        "evaluation.batch_size": 256,
+        "evaluation.epochs": 200,
+        "evaluation.num_seeds": 1,
+        "sweep.points": (
+            *noise((0.1, 0.2, 0.3, 0.4, 0.5)),
+            *imbalance((10, 20, 50, 100, 200)),
+        ),
+        "sweep.seeds": (0, 1, 2, 3, 4),
+    },
+    "smoke": {
+        "data.num_candidates": 400,
+        "sweep.points": (*noise((0.5,)), *imbalance((5,))),
+        "sweep.seeds": (0,),
+        "methods": ("pbcs", "uniform", "herding", "whole"),
+    },
+}
+
+
+def get_config(preset=None):
+    """The config of a preset: that of configs/mnist.py, with all methods, on corrupted data."""
+    config = mnist.get_config(preset)
+    config.methods = (*mnist_sizes.METHODS, "whole")
+    config.data.num_validation = 100
+    return config_lib.choose_preset(preset, PRESETS, config)

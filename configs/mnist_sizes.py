@@ -1,0 +1,50 @@
+"""Coresets of MNIST of several sizes, by every method (Figure 1 of the paper, left).
+
+python launch.py --config=configs/mnist_sizes.py           50, 100 and 200 of 1,000, three seeds
+python launch.py --config=configs/mnist_sizes.py:paper     of all, for an accelerator
+"""
+
+from configs import mnist
+from pbcs_jax.experiments import config as config_lib
+
+METHODS = (
+    "pbcs",
+    "uniform",
+    "kcenter",
+    "herding",
+    "hardest",
+    "greedy",
+    "el2n",
+    "forgetting",
+    "craig",
+    "moderate",
+)
+
+
+def sizes(*values):
+    """A point for each size."""
+    return tuple(f"coreset_size={value}" for value in values)
+
+
+PRESETS = {
+    "default": {
+        "selection.objective": "kernel",
+        "evaluation.num_seeds": 1,
+        "sweep.points": sizes(50, 100, 200),
+        "sweep.seeds": (0, 1, 2),
+    },
+    "paper": {
+        "data.num_candidates": 10_000,
+        "evaluation.num_seeds": 1,
+        "sweep.points": sizes(50, 100, 150, 200, 250, 1000),
+        "sweep.seeds": (0, 1, 2, 3, 4),
+    },
+    "smoke": {"sweep.points": sizes(10, 20), "sweep.seeds": (0, 1)},
+}
+
+
+def get_config(preset=None):
+    """The config of a preset: that of configs/mnist.py, with all methods, at several sizes."""
+    config = mnist.get_config(preset)
+    config.methods = METHODS
+    return config_lib.choose_preset(preset, PRESETS, config)

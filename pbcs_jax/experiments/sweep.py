@@ -1,0 +1,207 @@
+"""Sweeps: any experiment at several points and for several seeds, one run after another.
+
+Each run has a folder of its own below the sweep's, and goes on where it stopped; so does the sweep.
+It ends in a table and a figure: mean and standard deviation over the seeds.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+from rich.console import Console
+
+from pbcs_jax import report
+from pbcs_jax.errors import UserError
+from pbcs_jax.experiments import config as config_lib
+from pbcs_jax.experiments.workdir import open_workdir
+
+Run = Callable[[ConfigDict, str, Console], dict[str, Any]]
+
+METRICS = {"test_accuracy": "test accuracy, %", "wrong_labels": "wrong labels, %"}
+"""What is gathered where the runs have it, all of it fractions; and `NET_accuracy` of transfers."""
+
+
+def swept(run: Run) -> Run:
+    """The experiment, which at a config with sweep.points or sweep.seeds runs all of these."""
+
+    def run_or_sweep(config: ConfigDict, workdir: str, console: Console) -> dict[str, Any]:
+        if config.sweep.points or config.sweep.seeds:
+            return _sweep(run, config, workdir, console)
+        return run(config, workdir, console)
+
+    return run_or_sweep
+
+
+def _sweep(run: Run, config: ConfigDict, workdir: str, console: Console) -> dict[str, Any]:
+    points = list(config.sweep.points) or [""]
+    seeds = list(config.sweep.seeds) or [config.seed]
+    for name, given in (("points", points), ("seeds", seeds)):
+        if len(set(given)) != len(given):
+            raise UserError(f"sweep.{name} are {tuple(given)}: name none of them twice")
+    # All of them first: a mistake in the last point should not cost the runs before it.
+    runs = {(p, s): at_point(config, p, s) for p in points for s in seeds}
+    for one in runs.values():
+        config_lib.check(one)
+    folder = open_workdir(workdir, config)
+    found: dict[str, list[dict[str, Any]]] = {point: [] for point in points}
+    for number, ((point, seed), one) in enumerate(runs.items(), 1):
+        console.rule(f"{number} of {len(runs)}: {point or 'as configured'}, seed {seed}")
+        here = folder / "runs" / (point.replace(" ", ",") or "default") / f"seed={seed}"
+        found[point].append(run(one, str(here), console))
+    summary = {
+        "experiment": config.experiment,
+        "dataset": found[points[0]][0]["dataset"],
+        "seeds": seeds,
+        "seconds": sum(s["seconds"] for summaries in found.values() for s in summaries),
+        "points": {point: _gather(summaries) for point, summaries in found.items()},
+    }
+    _write(summary, config, folder, console)
+    return summary
+
+
+def at_point(config: ConfigDict, point: str, seed: int) -> ConfigDict:
+    """The config of one run: `point` is a list of KEY=VALUE, with spaces between.
+
+    >>> config = at_point(config_lib.summarization(), "noise.kind=pairwise noise.rate=0.2", 3)
+    >>> config.noise.kind, config.noise.rate, config.seed
+    ('pairwise', 0.2, 3)
+    """
+    one = ConfigDict(config.to_dict())
+    known = config_lib.flatten(one)
+    changes = {}
+    for key, value in parse_point(point).items():
+        if key not in known:
+            raise UserError(f"sweep point {point!r}: there is no config key {key!r}")
+        wanted = type(known[key])
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if type(value) is not (tuple if wanted is list else wanted):
+            raise UserError(f"sweep point {point!r}: {key} must be of type {wanted.__name__}")
+        changes[key] = value
+    one.update_from_flattened_dict(changes)
+    one.seed = seed
+    one.sweep.points, one.sweep.seeds = (), ()
+    return one
+
+
+def parse_point(point: str) -> dict[str, Any]:
+    """`{key: value}` of a point; what is no Python literal is a string."""
+    values = {}
+    for part in point.split():
+        key, equals, text = part.partition("=")
+        if not (key and equals and text):
+            raise UserError(f"sweep point {point!r}: write KEY=VALUE, with spaces between several")
+        try:
+            values[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            values[key] = text
+    return values
+
+
+def _gather(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of each method and metric, its value with each seed, their mean and standard deviation."""
+    methods: dict[str, dict[str, Any]] = {}
+    for name, record in summaries[0]["methods"].items():
+        of_method = [summary["methods"][name] for summary in summaries]
+        methods[name] = {"seconds": float(np.mean([r["seconds"] for r in of_method]))}
+        for metric in record:
+            if metric in METRICS or metric.endswith("_accuracy"):
+                values = [r[metric] for r in of_method]
+                runs = [v["mean"] if isinstance(v, Mapping) else v for v in values]
+                spread = {"mean": float(np.mean(runs)), "std": float(np.std(runs)), "runs": runs}
+                methods[name][metric] = spread
+    return {"methods": methods}
+
+
+def _write(summary: dict[str, Any], config: ConfigDict, folder: Path, console: Console) -> None:
+    points = {point: found["methods"] for point, found in summary["points"].items()}
+    metrics = list(dict.fromkeys(m for p in points.values() for r in p.values() for m in r))
+    metrics.remove("seconds")
+    tables, figures = {}, []
+    for metric in metrics:
+        title = METRICS.get(metric, metric.replace("_", " ") + ", %")
+        tables[title] = report.sweep_table(
+            {_label(p, points): m for p, m in points.items()}, metric
+        )
+        for panel, (axis, values, curves) in _panels(points, metric).items():
+            heading = f"{title.removesuffix(', %').capitalize()}{panel and ': ' + panel}"
+            caption = f"Mean and standard deviation over {len(summary['seeds'])} seeds."
+            figures.append((heading, caption, report.sweep_figure(axis, values, curves, title)))
+    for title, _, figure in figures:
+        name = "".join(c if c.isalnum() else "_" for c in title.lower())
+        report.save(figure, folder / "figures" / f"{name}.png")
+    dataset = summary["dataset"]
+    facts = [
+        ("Data", f"{dataset['name']} ({dataset['source']})"),
+        ("Test samples", dataset["num_test"]),
+        ("Coreset size", config.coreset_size),
+        ("Judged by", f"{config.evaluation.model}, last step"),
+        ("Seeds", ", ".join(map(str, summary["seeds"]))),
+    ]
+    report.write_report(folder / "report.html", f"Sweep: {dataset['name']}", facts, tables, figures)
+    markdown = "\n".join(f"{t}\n\n{report.markdown_table(rows)}" for t, rows in tables.items())
+    report.write_atomically(folder / "table.md", markdown)
+    report.write_json(folder / "summary.json", summary)
+    console.rule("All runs")
+    for title, rows in tables.items():
+        console.print(report.terminal_table(rows, f"{title}, mean ± std over seeds"))
+    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
+
+
+class Place(NamedTuple):
+    """Where a point stands in tables and figures.
+
+    A point's first number is its place on an axis, and what stands before it names the figure; what
+    comes after it are settings that go with it. So `noise.kind=pairwise noise.rate=0.2` stands at
+    rate 0.2 of the figure `kind=pairwise`.
+    """
+
+    panel: str
+    axis: str
+    value: Any
+    label: str
+
+
+def place(point: str) -> Place:
+    """Where a point stands; without a number, by its name beside the others."""
+    words = {key.split(".")[-1]: value for key, value in parse_point(point).items()}
+    numbers = [key for key, value in words.items() if isinstance(value, int | float)]
+    shown = list(words)[: list(words).index(numbers[0])] if numbers else list(words)
+    panel = " ".join(f"{key}={words[key]}" for key in shown)
+    if not numbers:
+        return Place("", "", panel or "all", panel or "all")
+    axis = numbers[0]
+    return Place(panel, axis, words[axis], f"{panel} {axis}={words[axis]}".strip())
+
+
+def _panels(
+    points: Mapping[str, Any], metric: str
+) -> dict[str, tuple[str, list[Any], dict[str, list[tuple[float, float]]]]]:
+    """Figures: heading to (name of the axis, values along it, {method: [(mean, std), ...]})."""
+    panels: dict[tuple[str, str], list[str]] = {}
+    for point in points:
+        panels.setdefault(place(point)[:2], []).append(point)
+    found = {}
+    for (panel, axis), members in panels.items():
+        records = [points[point] for point in members]
+        methods = list(dict.fromkeys(name for record in records for name in record))
+        curves = {
+            name: [_spread(record.get(name, {}).get(metric)) for record in records]
+            for name in methods
+        }
+        heading = panel or (axis if len(panels) > 1 else "")
+        found[heading] = (axis, [place(point).value for point in members], curves)
+    return found
+
+
+def _label(point: str, points: Iterable[str]) -> str:
+    """The point's name in a table; all of it where a shorter one would be another's too."""
+    short = place(point).label
+    return short if [place(p).label for p in points].count(short) == 1 else point
+
+
+def _spread(value: Mapping[str, Any] | None) -> tuple[float, float]:
+    return (np.nan, np.nan) if value is None else (100 * value["mean"], 100 * value["std"])
