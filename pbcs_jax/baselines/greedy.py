@@ -322,14 +322,14 @@ def newton_step(
     """
     outputs = kernel @ alpha
     p = jax.nn.softmax(outputs)
-    missing = 1 - jnp.sum(targets * p, axis=1, keepdims=True)
+    astray = jnp.maximum(1 - 2 * jnp.sum(targets * p, axis=1, keepdims=True), 0)
 
     def curvature(v):
         exact = p * (v - jnp.sum(p * v, axis=1, keepdims=True))
         # Where a sample is on the wrong side its loss is nearly straight, and a Newton step far too
         # long. Half of the identity is an upper bound of the Hessian everywhere.
         bound = 0.5 * (v - jnp.mean(v, axis=1, keepdims=True))
-        return scale[:, None] * (exact + missing * bound)
+        return scale[:, None] * (exact + astray * bound)
 
     def unfinished(carry):
         iteration, *_, square = carry
