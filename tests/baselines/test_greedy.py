@@ -106,7 +106,7 @@ def test_the_implicit_gradient_is_that_of_the_bilevel_problem():
         ends = [lib.solve(data, state, weights.at[i].add(s), REG, 20) for s in (-step, step)]
         slope = (outer_loss(data, ends[1]) - outer_loss(data, ends[0])) / (2 * step)
         assert float(inside[i]) == pytest.approx(slope, rel=1e-4, abs=1e-8)
-    rows = jnp.array([0, 3, 13])
+    rows = jnp.array([0, 3, 13], jnp.int32)
     outside = lib.outside_gradients(data, state, weights, rows, REG)
     for row, found in zip(rows, outside, strict=True):
         # Added, but with the number of samples, by which the loss is divided, as it was.
