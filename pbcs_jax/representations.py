@@ -199,8 +199,8 @@ def embedding_of(model: Any):
     embed = as_model(model).embed
     if embed is None:
         raise UserError(
-            "features 'network' need a model whose __call__ takes `embed`: use one of "
-            "pbcs_jax.nets, or other features"
+            "the penultimate layer is that of a model whose __call__ takes `embed`: use one of "
+            "pbcs_jax.nets, or features or a method that do not need it"
         )
     return lambda variables, rows: embed(variables, rows).reshape(rows.shape[0], -1)
 

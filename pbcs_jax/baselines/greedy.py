@@ -27,6 +27,7 @@ from jax.scipy.sparse.linalg import cg
 
 from pbcs_jax.baselines.candidates import Candidates, check_size
 from pbcs_jax.chunks import in_chunks
+from pbcs_jax.nets.model import Model, as_model
 from pbcs_jax.representations import sketched_tangents
 
 # Conjugate gradients: iterations at most, and the residual to stop at, relative to the first. Of
@@ -38,6 +39,8 @@ FIRST_STEPS = 4
 # Products with a kernel that has room for K cost K² from the first sample on. So there are a few
 # compiled programs, each with so many times the last's room; not many, for each takes seconds.
 GROWTH, SMALLEST = 1.6, 128
+# Inputs whose gradients with respect to all weights are in memory together.
+GRADIENTS_AT_ONCE = 64
 _TINY = 1e-30
 
 
@@ -124,14 +127,14 @@ def greedy(
     check_size(data, size)
     n = len(data.y)
     feature_key, outer_key, start_key, key = jax.random.split(key, 4)
-    x, y = jnp.asarray(data.x), jnp.asarray(data.y)
+    model, x, y = as_model(data.model), jnp.asarray(data.x), jnp.asarray(data.y)
     if data.validation is None:
         outer = jax.random.permutation(outer_key, n)[:max_outer]
-        features = kernel_features(feature_key, x, data.model)
+        features = kernel_features(feature_key, x, model)
         problem = Data(features, y, features[outer], y[outer])
     else:
         both = jnp.concatenate([x, jnp.asarray(data.validation[0])])
-        features = kernel_features(feature_key, both, data.model)
+        features = kernel_features(feature_key, both, model)
         outer_y = jnp.asarray(data.validation[1]).astype(y.dtype)
         problem = Data(features[:n], y, features[n:], outer_y)
     settings = Settings(inner_reg, weight_steps, min(num_candidates, n))
@@ -144,13 +147,13 @@ def greedy(
     return np.sort(np.asarray(state.chosen[:size]))
 
 
-def kernel_features(key: jax.Array, x: jax.Array, model) -> jax.Array:
+@partial(jax.jit, static_argnames="model")
+def kernel_features(key: jax.Array, x: jax.Array, model: Model) -> jax.Array:
     """Features `[n, d]` of `x [n, ...]`: their products are a fresh network's tangent kernel.
 
-    Scaled so that a product of a row with itself has the mean 1.
+    Scaled so that the product of a row with itself has the mean 1.
     """
-    function = sketched_tangents(key, x, model)
-    features = jax.jit(lambda rows: in_chunks(function, rows, 64))(x)
+    features = in_chunks(sketched_tangents(key, x, model), x, GRADIENTS_AT_ONCE)
     return features / jnp.sqrt(jnp.mean(jnp.sum(features**2, axis=1)))
 
 
@@ -322,14 +325,14 @@ def newton_step(
     """
     outputs = kernel @ alpha
     p = jax.nn.softmax(outputs)
-    missing = 1 - jnp.sum(targets * p, axis=1, keepdims=True)
+    astray = jnp.maximum(1 - 2 * jnp.sum(targets * p, axis=1, keepdims=True), 0)
 
     def curvature(v):
         exact = p * (v - jnp.sum(p * v, axis=1, keepdims=True))
         # Where a sample is on the wrong side its loss is nearly straight, and a Newton step far too
         # long. Half of the identity is an upper bound of the Hessian everywhere.
         bound = 0.5 * (v - jnp.mean(v, axis=1, keepdims=True))
-        return scale[:, None] * (exact + missing * bound)
+        return scale[:, None] * (exact + astray * bound)
 
     def unfinished(carry):
         iteration, *_, square = carry

@@ -17,10 +17,11 @@ def even(counts: np.ndarray, size: int) -> np.ndarray:
     [4, 1, 0, 3]
     """
     quotas = np.zeros_like(counts)
-    while (left := size - quotas.sum()) > 0:  # every round fills a class or is the last
+    while (left := size - quotas.sum()) > 0:  # every round fills a class or is one of the last two
         able = np.flatnonzero(quotas < counts)
-        share = np.full(len(able), left // len(able))
-        share[: left % len(able)] += 1
+        share = left // len(able)
+        if share == 0:
+            able, share = able[:left], 1
         quotas[able] = np.minimum(quotas[able] + share, counts[able])
     return quotas
 

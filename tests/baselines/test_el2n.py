@@ -26,6 +26,6 @@ def test_wrong_labels_score_highest():
     y = truth.copy()
     wrong = np.array([5, 21, 40])
     y[wrong] = (y[wrong] + 1) % 3
-    x = 4 * np.eye(3, 6, dtype=np.float32)[truth] + noise
-    data = Candidates(x, y, 3, nets.MLP(num_classes=3, hidden=(8,)))
+    x = 9 * np.eye(3, 6, dtype=np.float32)[truth] + noise
+    data = Candidates(x, y, 3, nets.MLP(num_classes=3, hidden=(64,)))
     np.testing.assert_array_equal(el2n(jax.random.key(0), data, 3, trainings=2), wrong)

@@ -17,7 +17,7 @@ from pbcs_jax.errors import UserError
 
 MODEL = nets.MLP(num_classes=4, hidden=(8,))
 # Few shapes: every one is compiled.
-SIZES = {11: (1, 4, 11), 16: (3, 15)}
+SIZES = {11: (1, 11), 16: (4, 15)}
 
 
 @st.composite
@@ -35,7 +35,7 @@ def problems(draw):
 
 
 @pytest.mark.parametrize("name", BASELINES)
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(problem=problems())
 def test_it_gives_sorted_distinct_indices_and_the_same_for_the_same_key(name, problem):
     data, size = problem

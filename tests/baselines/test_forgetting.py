@@ -56,9 +56,9 @@ def test_a_watched_training_is_the_same_training():
 
 
 def test_a_label_that_its_copies_contradict_is_never_learned():
-    x = jnp.asarray(np.repeat(3 * np.eye(3, 4, dtype=np.float32), 20, axis=0))
+    x = jnp.asarray(np.repeat(9 * np.eye(3, 4, dtype=np.float32), 20, axis=0))
     y = jnp.arange(60) // 20
     y = y.at[jnp.array([4, 33])].set(jnp.array([2, 0]))
-    counts = np.asarray(count_forgetting(jax.random.key(0), x, y, MODEL, epochs=40))
-    assert set(np.flatnonzero(counts >= counts.max())) <= {4, 33}
+    model = as_model(nets.MLP(num_classes=3, hidden=(64,)))
+    counts = np.asarray(count_forgetting(jax.random.key(0), x, y, model, epochs=60))
     assert counts[[4, 33]].min() > np.delete(counts, [4, 33]).max()
