@@ -204,6 +204,9 @@ BAD = {
     "source": ([SMOKE, "--config.data.source=magic"], "'magic'"),
     "model": ([SMOKE, "--config.model.name=magic"], "'magic'"),
     "judge": ([SMOKE, "--config.evaluation.model=magic"], "'magic'"),
+    "transfer": ([SMOKE, "--config.evaluation.transfer=('magic',)"], "'magic'"),
+    "epochs": ([SMOKE, "--config.evaluation.epochs=-1"], "epochs is -1"),
+    "sweep": ([SMOKE, "--config.sweep.points=('coreset_sise=3',)"], "coreset_sise"),
     "experiment": ([SMOKE, "--config.experiment=magic"], "'magic'"),
     "key": ([SMOKE, "--config.corest_size=5"], "corest_size"),
     "type": ([SMOKE, "--config.coreset_size=many"], "coreset_size"),
@@ -309,3 +312,64 @@ def test_the_kernel_selects_from_the_command_line(tmp_path, objective, steps):
     assert found["largest_class"] <= 2 * found["smallest_class"]
     assert summary["methods"]["whole"]["coreset_size"] == summary["dataset"]["num_train"]
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == steps
+
+
+SWEEP = (
+    "--config=configs/mnist_transfer.py:smoke",
+    "--config.methods=('pbcs', 'uniform', 'kcenter', 'whole')",
+    "--config.sweep.points=('coreset_size=10', 'coreset_size=20')",
+    "--config.evaluation.model=mlp",
+    "--config.evaluation.transfer=('convnet',)",
+    "--config.evaluation.epochs=2",
+)
+
+
+def test_a_sweep_goes_on_where_it_stopped(tmp_path):
+    workdir = tmp_path / "sweep"
+    process = subprocess.Popen(
+        command(*SWEEP, f"--workdir={workdir}"),
+        env=environment(),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    first = workdir / "runs" / "coreset_size=10" / "seed=0" / "methods"
+    while process.poll() is None and not (first / "uniform.json").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = {p: p.stat().st_mtime_ns for p in first.glob("*.json")}
+    assert {p.stem for p in kept} >= {"pbcs", "uniform"} and not (workdir / "summary.json").exists()
+
+    done = launch(*SWEEP, f"--workdir={workdir}")
+    assert done.returncode == 0, done.stderr
+    assert {p: p.stat().st_mtime_ns for p in kept} == kept
+    summary = json.loads((workdir / "summary.json").read_text())
+    assert list(summary["points"]) == ["coreset_size=10", "coreset_size=20"]
+    for point in summary["points"].values():
+        assert set(point["methods"]) == {"pbcs", "uniform", "kcenter", "whole"}
+        for record in point["methods"].values():
+            assert 0 < record["test_accuracy"]["mean"] < 1
+            assert 0 < record["convnet_accuracy"]["mean"] < 1
+    assert "coreset_size=20" in (workdir / "table.md").read_text()
+    assert (workdir / "figures" / "convnet_accuracy.png").read_bytes().startswith(PNG)
+
+
+def test_cifar10_from_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    write_npz(
+        tmp_path / "cifar10.npz",
+        x_train=rng.integers(0, 256, (200, 32, 32, 3), np.uint8),
+        y_train=(np.arange(200) % 10)[:, None],
+        x_test=rng.integers(0, 256, (20, 32, 32, 3), np.uint8),
+        y_test=(np.arange(20) % 10)[:, None],
+    )
+    done = launch(
+        "--config=configs/cifar10_noise.py:smoke",
+        "--config.data.source=npz",
+        f"--config.data.path={tmp_path / 'cifar10.npz'}",
+        f"--workdir={tmp_path / 'run'}",
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["dataset"]["name"] == "cifar10" and summary["coreset_size"] == 20
