@@ -2,7 +2,7 @@
 
 XLA hands a convolution on CPU to a library (YNNPACK or Eigen) that packs patches in the cache and
 multiplies at the rate of a large matmul, but only if images are `[B, H, W, C]` and kernels
-`[kh, kw, C, F]`. The derivatives that JAX writes have other layouts, and run 4 to 150 times slower.
+`[kh, kw, C, F]`. The derivatives that JAX writes have other layouts, and run 4 to 130 times slower.
 So all three of
 
     y = conv(x, w)        x = the gradient from (y, w)        w = the gradient from (x, y)

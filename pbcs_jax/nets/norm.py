@@ -63,7 +63,7 @@ def normalise(
 
 @normalise.defjvp
 def _normalise_jvp(primals, tangents):
-    """Written so that its transpose needs two sums over `x`, where the plain one needs six."""
+    """Written so that its transpose needs only two sums over `x`."""
     x, scale, bias, share, epsilon = primals
     dx, dscale, dbias, *_ = tangents
     mean, var = _statistics(x, share)
