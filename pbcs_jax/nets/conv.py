@@ -1,12 +1,12 @@
 """The convolution that all nets share, and 2x2 max-pooling.
 
-XLA's own convolution is tens of times slower on CPU than a matmul of the same size, and worse still
-under `vmap` over masks, where every mask has its own weights (openxla/xla#34273, jax#12868). So on
-CPU a convolution is written as matmuls; elsewhere the backend's own convolution is used. All of it
-is ordinary traceable code: forward mode, reverse mode, `vmap` and higher derivatives all work.
+The gradients of XLA's own convolution are tens of times slower on CPU than a matmul of the same
+size, and worse still under `vmap` over masks, where every mask has its own weights
+(openxla/xla#34273, jax#12868). So on CPU a convolution is written as matmuls, or together with its
+gradients in the form that XLA does well; elsewhere the backend's own convolution is used. Forward
+mode, reverse mode, `vmap` and higher derivatives work for all of them.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import flax.linen as nn
@@ -16,6 +16,7 @@ from jax import lax
 
 from pbcs_jax.errors import UserError
 from pbcs_jax.nets import winograd
+from pbcs_jax.nets.direct import Pads, direct_conv
 
 
 def max_pool(x: jax.Array) -> jax.Array:
@@ -53,8 +54,9 @@ class Conv(nn.Module):
       pool: whether to max-pool the output over 2x2 windows.
       batch_last: the input and the output are `[C, H, W, B]`; see `wants_batch_last`.
       implementation: 'patches', one matmul of all patches; 'winograd', fewer multiplications, where
-        it applies (3x3 or 5x5, stride 1, 8 channels or more) and patches elsewhere; 'native',
-        XLA's own; 'auto', winograd on CPU and native elsewhere. They agree to rounding.
+        it applies (3x3 or 5x5, stride 1, 8 channels or more) and patches elsewhere; 'direct', see
+        `nets.direct`; 'native', XLA's own; 'auto', the fastest on this backend. They agree to
+        rounding.
     """
 
     features: int
@@ -71,19 +73,47 @@ class Conv(nn.Module):
         """`[B, H, W, C]` to `[B, H', W', features]`."""
         shape = (*self.kernel_size, x.shape[0 if self.batch_last else -1], self.features)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
-        pads = lax.padtype_to_pads(x.shape[1:3], self.kernel_size, self.strides, self.padding)
-        x = jnp.pad(x.astype(kernel.dtype), ((0, 0), *pads, (0, 0)))
+        rows, columns = lax.padtype_to_pads(
+            x.shape[1:3], self.kernel_size, self.strides, self.padding
+        )
+        pads = (rows, columns)
+        x = x.astype(kernel.dtype)
         odd = all(size % 2 for size in self.kernel_size)
         if self.batch_last and self.pool and odd and self.strides == (1, 1):
-            x = _batch_last_conv(x, kernel)
+            x = _batch_last_conv(_pad(x, pads), kernel)
         else:
             x = swap_batch(x) if self.batch_last else x
-            x = _implementation(self.implementation)(x, kernel, self.strides, self.pool)
+            x = self._convolve(x, kernel, pads)
             x = swap_batch(x) if self.batch_last else x
         if self.use_bias:
             bias = self.param("bias", nn.initializers.zeros_init(), (self.features,))
             x = x + (bias[:, None, None, None] if self.batch_last else bias)
         return x
+
+    def _convolve(self, x: jax.Array, kernel: jax.Array, pads: Pads) -> jax.Array:
+        name = self.implementation
+        if name == "auto":
+            name = self._fastest(kernel.shape[2])
+        known = {
+            "patches": _patches_conv,
+            "winograd": _winograd_conv,
+            "direct": _direct_conv,
+            "native": _native_conv,
+        }
+        if name not in known:
+            raise UserError(
+                f"Conv implementation {name!r} is unknown: use 'auto' or one of {', '.join(known)}."
+            )
+        return known[name](x, kernel, self.strides, pads, self.pool)
+
+    def _fastest(self, channels: int) -> str:
+        if jax.default_backend() != "cpu":
+            return "native"
+        if self.kernel_size == (1, 1):
+            return "patches"  # a matmul as it is
+        # Winograd's matmuls have `channels` columns, and need a few to be fast.
+        wide = channels >= 32 and self.strides == (1, 1)
+        return "winograd" if self.pool or wide else "direct"
 
 
 def swap_batch(x: jax.Array) -> jax.Array:
@@ -91,40 +121,42 @@ def swap_batch(x: jax.Array) -> jax.Array:
     return x.transpose(3, 1, 2, 0)
 
 
-def _implementation(name: str) -> Callable[..., jax.Array]:
-    if name == "auto":
-        name = "winograd" if jax.default_backend() == "cpu" else "native"
-    known = {"patches": _patches_conv, "winograd": _winograd_conv, "native": _native_conv}
-    if name not in known:
-        raise UserError(
-            f"Conv implementation {name!r} is unknown: use 'auto' or one of {', '.join(known)}."
-        )
-    return known[name]
+def _pad(x: jax.Array, pads: Pads) -> jax.Array:
+    return jnp.pad(x, ((0, 0), *pads, (0, 0)))
 
 
 def _native_conv(
-    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pool: bool
+    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: bool
 ) -> jax.Array:
     y = lax.conv_general_dilated(
-        x, kernel, strides, "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        x, kernel, strides, pads, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
     return max_pool(y) if pool else y
 
 
-def _winograd_conv(
-    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pool: bool
+def _direct_conv(
+    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: bool
 ) -> jax.Array:
-    if not winograd.applies(x, kernel, strides):
-        return _patches_conv(x, kernel, strides, pool)
+    y = direct_conv(x, kernel, strides, pads)
+    return max_pool(y) if pool else y
+
+
+def _winograd_conv(
+    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: bool
+) -> jax.Array:
+    padded = _pad(x, pads)
+    if not winograd.applies(padded, kernel, strides):
+        return _patches_conv(x, kernel, strides, pads, pool)
     window = 2 if pool else 1
-    h, w = ((size - kernel.shape[0] + 1) // window for size in x.shape[1:3])
-    y = winograd.winograd_tiles(x, kernel, window)
+    h, w = ((size - kernel.shape[0] + 1) // window for size in padded.shape[1:3])
+    y = winograd.winograd_tiles(padded, kernel, window)
     return winograd.untile(max_of_four(y) if pool else y[0])[:, :h, :w]
 
 
 def _patches_conv(
-    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pool: bool
+    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: bool
 ) -> jax.Array:
+    x = _pad(x, pads)
     if not pool:
         return _patches_matmul(x, kernel, strides)
     sh, sw = strides

@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 
 from pbcs_jax.nets.conv import Conv
+from pbcs_jax.nets.norm import BatchNorm
 
 
 class BasicBlock(nn.Module):
@@ -50,17 +51,11 @@ class ResNet(nn.Module):
     ) -> jax.Array:
         """Logits `[B, num_classes]` of `x` `[B, H, W, C]`, or with `embed` `[B, 8 * width]`.
 
-        Rows with `mask` 0 take no part in the batch statistics. The statistics' variance is
-        the mean square distance from the mean, not E[x^2] - E[x]^2, which cancels to nonsense for
-        a channel whose mean is large.
+        Rows with `mask` 0 take no part in the batch statistics.
         """
-        valid = None if mask is None else (mask > 0).reshape(-1, 1, 1, 1)
 
         def norm(x: jax.Array) -> jax.Array:
-            layer = nn.BatchNorm(
-                use_running_average=not train, momentum=0.9, use_fast_variance=False
-            )
-            return layer(x, mask=valid)
+            return BatchNorm(train)(x, None if mask is None else mask > 0)
 
         x = nn.relu(norm(Conv(self.width, (3, 3), use_bias=False)(x)))
         for stage, blocks in enumerate(self.stages):

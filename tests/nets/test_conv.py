@@ -39,6 +39,10 @@ class _BatchLast:
         ("winograd", (12, 12), (5, 5), (1, 1), 8),
         ("winograd", (11, 8), (3, 3), (1, 1), 8),
         ("winograd", (9, 14), (5, 5), (1, 1), 8),
+        ("direct", (8, 8), (3, 3), (1, 1), 4),
+        ("direct", (9, 7), (3, 3), (2, 2), 2),
+        ("direct", (10, 12), (5, 4), (3, 2), 2),
+        ("direct", (8, 9), (1, 1), (3, 3), 2),
         ("batch_last", (9, 8), (5, 5), (1, 1), 2),
         ("batch_last", (8, 7), (3, 5), (1, 1), 1),
         ("batch_last", (9, 8), (3, 3), (2, 2), 2),
@@ -65,6 +69,39 @@ def test_equal_to_native_forward_and_backward(
     ours, native = jax.jit(lambda: (run(implementation), run("native")))()
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=3e-5 * np.abs(b).max()),
+        ours,
+        native,
+    )
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
+@pytest.mark.parametrize("implementation", ["patches", "winograd", "direct"])
+def test_higher_derivatives_equal_native_for_each_mask(implementation, strides):
+    keys = jax.random.split(jax.random.key(0), 4)
+    x = jax.random.normal(keys[0], (2, 3, 8, 8, 8))
+    kernels = jax.random.normal(keys[1], (2, 3, 3, 8, 4)) / 9
+
+    def run(implementation):
+        layer = Conv(4, (3, 3), strides, use_bias=False, implementation=implementation)
+
+        def loss(kernel, x):
+            return jnp.sum(jnp.sin(layer.apply({"params": {"kernel": kernel}}, x)))
+
+        slope = jax.grad(loss, argnums=(0, 1))
+
+        def size(kernel, x):
+            return sum(jnp.sum(jnp.cos(leaf)) for leaf in slope(kernel, x))
+
+        def forward(kernel, x):
+            return jax.jvp(slope, (kernel, x), (jnp.cos(kernel), jnp.cos(x)))
+
+        backward = jax.grad(size, argnums=(0, 1))
+        shared = jax.grad(lambda k: jnp.sum(jax.vmap(loss, (None, 0))(k, x)))(kernels[0])
+        return jax.vmap(forward)(kernels, x), jax.vmap(backward, (0, None))(kernels, x[0]), shared
+
+    ours, native = jax.jit(lambda: (run(implementation), run("native")))()
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max()),
         ours,
         native,
     )
