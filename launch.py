@@ -18,6 +18,7 @@ from rich.console import Console
 
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import EXPERIMENTS
+from pbcs_jax.parallel import use_all_cores
 from pbcs_jax.selection import DivergenceError
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -68,6 +69,7 @@ def main(arguments: list[str]) -> None:
         fail(f"config file {file!r} cannot be read: see configs/ for those there are")
     workdir = _WORKDIR.value or Path("runs", "-".join(filter(None, [Path(file).stem, preset])))
     keep_compiled_programs()
+    use_all_cores()
     absl_logging.set_verbosity(absl_logging.WARNING)
     logging.getLogger("pbcs_jax").setLevel(logging.INFO)  # of this package only
     try:

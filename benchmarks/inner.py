@@ -4,7 +4,8 @@
 
 Forward, backward and SGD (0.1, momentum 0.9) on the full batch of K samples, float32, to the same
 weights on both sides. Ours is `pbcs_jax.inner.train`, compiled; the M models are trained with
-`vmap`, and also with `lax.map` (one after another inside the program). PyTorch is an eager loop
+`vmap`, with `lax.map` (one after another inside the program), and over a mesh of one device a core,
+`lax.map` on each, which is what the library does on CPU. PyTorch is an eager loop
 with its default number of threads. Repeats are interleaved and medians are reported.
 
 PyTorch's threads wait for each other, so on a busy machine its times grow out of all proportion:
@@ -24,7 +25,7 @@ from flax import linen as nn
 
 from benchmarks import measure
 from benchmarks.torch_nets import torch_convnet, torch_mlp, torch_resnet18
-from pbcs_jax import inner, losses, nets
+from pbcs_jax import inner, losses, nets, parallel
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/inner.json", "Where the JSON goes.")
 _STEPS = flags.DEFINE_integer(
@@ -33,6 +34,9 @@ _STEPS = flags.DEFINE_integer(
 _REPEATS = flags.DEFINE_integer(
     "repeats", 5, "Interleaved timed calls of each side.", lower_bound=5
 )
+
+
+OURS = ("vmap", "map", "cores")
 
 
 class Row(NamedTuple):
@@ -56,7 +60,7 @@ ROWS = [
 
 
 def our_training(row: Row, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str, Callable]:
-    """The library's inner loop: two compiled functions `() -> final losses [M]`.
+    """The library's inner loop: three compiled functions `() -> final losses [M]`.
 
     Args:
       x: `[M, K, ...]`.
@@ -73,9 +77,15 @@ def our_training(row: Row, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str
 
     together = jax.jit(jax.vmap(train))
     in_turn = jax.jit(lambda *batch: jax.lax.map(lambda one: train(*one), batch))
+    mesh = parallel.mask_mesh()
+    spread = parallel.map_masks(lambda _, one: train(*one), mesh, chunk=1)
+    on_cores = jax.jit(lambda *batch: spread((), batch))
     arguments = jax.tree.map(jnp.asarray, (variables, x, y))
+    everywhere = parallel.replicate(arguments, mesh)
     return {
-        name: lambda f=f: f(*arguments) for name, f in {"vmap": together, "map": in_turn}.items()
+        "vmap": lambda: together(*arguments),
+        "map": lambda: in_turn(*arguments),
+        "cores": lambda: on_cores(*everywhere),
     }
 
 
@@ -109,15 +119,15 @@ def measure_row(torch: Any, row: Row, steps: int, repeats: int) -> dict[str, Any
         "matmul": lambda: matmul(matrix, matrix),
     }
     median, compiling = measure.medians(sides, repeats)
-    share = {name: 1e3 * median[name] / (steps * row.masks) for name in ("vmap", "map", "torch")}
+    share = {name: 1e3 * median[name] / (steps * row.masks) for name in (*OURS, "torch")}
     return {
         "net": row.name,
         "size": row.size,
         "masks": row.masks,
         "steps": steps,
-        "compile_seconds": {name: compiling[name] for name in ("vmap", "map")},
+        "compile_seconds": {name: compiling[name] for name in OURS},
         "milliseconds": share,
-        "speedup": {name: share["torch"] / share[name] for name in ("vmap", "map")},
+        "speedup": {name: share["torch"] / share[name] for name in OURS},
         "matmul_gflops": 2 * matrix.shape[0] ** 3 / median["matmul"] / 1e9,
     }
 
@@ -135,12 +145,13 @@ def table(results: list[dict[str, Any]]) -> str:
         ms, faster, compiling = r["milliseconds"], r["speedup"], r["compile_seconds"]
         rows.append(
             [r["net"], r["size"], r["masks"]]
-            + [f"{ms[name]:.2f}" for name in ("vmap", "map", "torch")]
-            + [f"{faster[name]:.1f}x" for name in ("vmap", "map")]
-            + [f"{compiling['vmap']:.1f}, {compiling['map']:.1f}"]
+            + [f"{ms[name]:.2f}" for name in (*OURS, "torch")]
+            + [f"{faster[name]:.1f}x" for name in OURS]
+            + [", ".join(f"{compiling[name]:.1f}" for name in OURS)]
         )
-    columns = "net, K, M, vmap ms, map ms, PyTorch ms, vmap faster, map faster, compile s"
-    return measure.markdown(columns.split(", "), rows)
+    columns = ["net", "K", "M", *(f"{name} ms" for name in OURS), "PyTorch ms"]
+    columns += [*(f"{name} faster" for name in OURS), "compile s"]
+    return measure.markdown(columns, rows)
 
 
 def main(argv: list[str]) -> None:
@@ -150,6 +161,7 @@ def main(argv: list[str]) -> None:
         torch = importlib.import_module("torch")
     except ImportError:
         sys.exit("benchmarks.inner compares with PyTorch: pip install 'pbcs_jax[bench]' first.")
+    parallel.use_all_cores()
     results = []
     for row in ROWS:
         # A whole inner loop where that is affordable: what is done once a loop counts as well.

@@ -28,7 +28,7 @@ def sizes(*values):
 
 PRESETS = {
     "default": {
-        "selection.objective": "kernel",
+        **mnist.BEST,
         "evaluation.num_seeds": 1,
         "sweep.points": sizes(50, 100, 200),
         "sweep.seeds": (0, 1, 2),

@@ -9,7 +9,7 @@ from pbcs_jax.estimators import Estimator, Evaluation, policy_gradient
 from pbcs_jax.inner import Inner
 from pbcs_jax.masks import mask_log_prob, mask_score, sample_masks
 from pbcs_jax.objectives import Kernel, kernel_objective, network_objective
-from pbcs_jax.parallel import mask_mesh
+from pbcs_jax.parallel import mask_mesh, use_all_cores
 from pbcs_jax.projection import project
 from pbcs_jax.selection import (
     DivergenceError,
@@ -45,4 +45,5 @@ __all__ = [
     "sample_masks",
     "select_coreset",
     "step",
+    "use_all_cores",
 ]

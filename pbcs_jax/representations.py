@@ -2,8 +2,10 @@
 
 raw        the inputs themselves, flattened: embeddings, tables, pixels
 patches    pictures: random whitened 5x5 patches of the data as filters, rectified, pooled
-ntk        the neural tangent kernel of a network at its initialisation, by random directions
+ntk        the neural tangent kernel of networks at their initialisation, sketched
 network    the penultimate layer of a network trained on whatever labels there are
+
+Several can be put together, as `patches+ntk`: the kernel is then the mean of theirs.
 """
 
 from collections.abc import Sequence
@@ -24,6 +26,10 @@ from pbcs_jax.nets.model import Model, Variables, as_model
 
 NAMES = ("auto", "raw", "patches", "ntk", "network")
 CHUNK = 256
+# Inputs whose gradients with respect to all weights are in memory together.
+GRADIENTS_AT_ONCE = 64
+# The tangent kernel of one finite network is noisy: the mean over several is taken.
+NETWORKS = 3
 _PATCH, _POOLED = 5, 4
 
 
@@ -33,7 +39,8 @@ def make(
     """Features of the candidates, and of other inputs by the same function.
 
     Args:
-      name: one of `NAMES`; 'auto' is 'patches' for pictures and 'raw' for everything else.
+      name: one of `NAMES`, or several with '+' between; 'auto' is 'patches' for pictures and 'raw'
+        for everything else.
       key: PRNG key, consumed.
       x: `[n, ...]` candidates.
       y: `[n]` their targets, for 'network'.
@@ -43,25 +50,41 @@ def make(
     Returns:
       `[n, d]`, and `[m, d]` of each of the others.
     """
-    if name not in NAMES:
-        raise UserError(
-            f"features {name!r} are unknown: use one of {', '.join(NAMES)}, or an array"
-        )
+    names = name.split("+")
+    for one in names:
+        if one not in NAMES:
+            raise UserError(
+                f"features {one!r} are unknown: use one of {', '.join(NAMES)}, or an array"
+            )
+    if len(names) > 1:
+        parts = [make(one, key, x, y, model, others) for one in names]
+        parts = [normalise(*rows) for rows in parts]
+        return [jnp.concatenate(rows, axis=1) for rows in zip(*parts, strict=True)]
     if name == "auto":
         is_picture = x.ndim == 4 and min(x.shape[1:3]) >= _PATCH + _POOLED - 1
         name = "patches" if is_picture else "raw"
     if name in ("ntk", "network") and model is None:
         raise UserError(f"features {name!r} are those of a network: give a model")
+    chunk = CHUNK
     if name == "raw":
         function = lambda rows: rows.reshape(rows.shape[0], -1).astype(jnp.float32)  # noqa: E731
     elif name == "patches":
         function = random_patches(key, x)
     elif name == "ntk":
-        function = tangents(key, x, model)
+        each = [tangents(k, x, model) for k in jax.random.split(key, NETWORKS)]
+        function = lambda rows: jnp.concatenate([one(rows) for one in each], 1)  # noqa: E731
+        chunk = GRADIENTS_AT_ONCE
     else:
         function = penultimate(key, x, y, model)
-    compiled = jax.jit(lambda rows: in_chunks(function, rows, CHUNK))
+    compiled = jax.jit(lambda rows: in_chunks(function, rows, chunk))
     return [compiled(jnp.asarray(rows)) for rows in (x, *others)]
+
+
+def normalise(features: jax.Array, *others: jax.Array) -> list[jax.Array]:
+    """All of them less the mean of the first, scaled so that its mean squared length is 1."""
+    mean = jnp.mean(features, axis=0)
+    scale = jnp.sqrt(jnp.mean(jnp.sum((features - mean) ** 2, axis=1)))
+    return [(rows - mean) / jnp.maximum(scale, 1e-12) for rows in (features, *others)]
 
 
 def random_patches(key: jax.Array, x: jax.Array, filters: int = 128):
@@ -113,47 +136,13 @@ def random_patches(key: jax.Array, x: jax.Array, filters: int = 128):
     return features
 
 
-def tangents(key: jax.Array, x: jax.Array, model: Any, directions: int = 128):
-    """The neural tangent kernel of a fresh network: a function of inputs whose products are it.
-
-    The kernel is the product of two gradients with respect to all weights. Random directions v
-    keep products: a feature is the derivative of an output along a v, and d of them estimate the
-    kernel with a relative error of about sqrt(2 / d).
-
-    Args:
-      key: PRNG key, consumed.
-      x: `[n, ...]`, for the shape.
-      model: see `as_model`.
-      directions: how many v; there are as many features for every output.
-    """
-    model = as_model(model)
-    init_key, *keys = jax.random.split(key, 1 + directions)
-    variables = model.init(init_key, jnp.asarray(x[:1]))
-    leaves, structure = jax.tree.flatten(variables["params"])
-
-    def features(rows):
-        def outputs(params):
-            return model.apply({**variables, "params": params}, rows)[0]
-
-        def along(key):
-            parts = jax.random.split(key, len(leaves))
-            normal = [jax.random.normal(k, a.shape) for k, a in zip(parts, leaves, strict=True)]
-            direction = jax.tree.unflatten(structure, normal)
-            return jax.jvp(outputs, (variables["params"],), (direction,))[1]
-
-        found = jax.lax.map(along, jnp.stack(keys))
-        return jnp.moveaxis(found, 0, 1).reshape(rows.shape[0], -1)
-
-    return features
-
-
-def sketched_tangents(key: jax.Array, x: jax.Array, model: Any, dimension: int = 2048):
+def tangents(key: jax.Array, x: jax.Array, model: Any, dimension: int = 2048):
     """The neural tangent kernel of one output of a fresh network, in one gradient an input.
 
     The output is a random combination of all, with signs over sqrt(C). Its gradient with respect to
     all weights is sketched: every weight is assigned to one of d numbers and added to it with a
-    random sign (count sketch), which keeps products like d random directions do, for the price of
-    one. `tangents` is the kernel of all outputs together, at the price of a pass a direction.
+    random sign (count sketch), which keeps products as d random directions would, for the price of
+    one.
 
     Args:
       key: PRNG key, consumed.

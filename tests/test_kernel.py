@@ -7,7 +7,7 @@ import pytest
 from sklearn.kernel_ridge import KernelRidge
 
 import pbcs_jax as pbcs
-from pbcs_jax import nets
+from pbcs_jax import nets, representations
 from pbcs_jax.errors import UserError
 from pbcs_jax.objectives import kernel as kernel_lib
 
@@ -268,7 +268,7 @@ def test_the_candidates_own_loss_guards_a_small_validation_set():
         x, y, _ = blobs(400, wrong=0.8, d=10, seed=seed)
         x_val, _, y_val = blobs(24, d=10, seed=100 + seed)
         x_test, _, y_test = blobs(1000, d=10, seed=200 + seed)
-        rows = kernel_lib.normalise(*map(jnp.asarray, (x, x_val, x_test)))
+        rows = representations.normalise(*map(jnp.asarray, (x, x_val, x_test)))
         options = {"ridge": 0.3, "validation": (rows[1], y_val), "mesh": ONE}
         for candidate_weight in (0.0, 0.3):
             objective = pbcs.kernel_objective(

@@ -14,7 +14,7 @@ LABELS = np.arange(20) % 3
 MLP = nets.MLP(num_classes=3, hidden=(16,))
 
 
-@pytest.mark.parametrize("name", ["raw", "patches", "ntk", "network", "auto"])
+@pytest.mark.parametrize("name", ["raw", "patches", "ntk", "network", "auto", "raw+ntk"])
 def test_a_row_is_the_same_wherever_it_stands(name):
     made = representations.make(
         name, jax.random.key(0), jnp.asarray(PICTURES), LABELS, MLP, [PICTURES[5:9]]
@@ -33,21 +33,21 @@ def test_auto_takes_patches_of_pictures_and_anything_else_as_it_is():
     np.testing.assert_array_equal(raw, PICTURES.reshape(20, 144))
 
 
-def test_tangents_have_the_products_of_the_neural_tangent_kernel():
-    model, x = as_model(MLP), jnp.asarray(PICTURES)
-    found = representations.tangents(jax.random.key(0), x, MLP, directions=4000)(x[:5])
-    variables = model.init(jax.random.split(jax.random.key(0), 4001)[0], x[:1])
-    jacobian = jax.jacobian(lambda p: model.apply({**variables, "params": p}, x[:5])[0])(
-        variables["params"]
-    )
-    flat = jnp.concatenate([leaf.reshape(5, 3, -1) for leaf in jax.tree.leaves(jacobian)], -1)
-    exact = jnp.einsum("ico,jco->ij", flat, flat)
-    np.testing.assert_allclose(found @ found.T / 4000, exact, atol=0.06 * float(exact.max()))
+def test_several_features_together_have_the_mean_of_their_kernels():
+    def kernel(name):
+        made = representations.make(name, jax.random.key(0), jnp.asarray(PICTURES), LABELS, MLP, [])
+        rows = representations.normalise(made[0])[0]
+        return rows @ rows.T
+
+    both = (kernel("patches") + kernel("raw")) / 2
+    np.testing.assert_allclose(kernel("patches+raw"), both, atol=1e-5)
+    with pytest.raises(UserError, match="'magic'"):
+        kernel("raw+magic")
 
 
-def test_sketched_tangents_have_the_products_of_one_outputs_kernel():
+def test_tangents_have_the_products_of_one_outputs_kernel():
     model, x, key = as_model(MLP), jnp.asarray(PICTURES), jax.random.key(0)
-    found = representations.sketched_tangents(key, x, MLP, dimension=8192)(x[:5])
+    found = representations.tangents(key, x, MLP, dimension=8192)(x[:5])
     init_key, _, _, output_key = jax.random.split(key, 4)
     variables = model.init(init_key, x[:1])
     signs = jax.random.rademacher(output_key, (3,), jnp.float32) / jnp.sqrt(3)

@@ -28,7 +28,7 @@ from jax.scipy.sparse.linalg import cg
 from pbcs_jax.baselines.candidates import Candidates, check_size
 from pbcs_jax.chunks import in_chunks
 from pbcs_jax.nets.model import Model, as_model
-from pbcs_jax.representations import sketched_tangents
+from pbcs_jax.representations import GRADIENTS_AT_ONCE, tangents
 
 # Conjugate gradients: iterations at most, and the residual to stop at, relative to the first. Of
 # the implicit gradient, and of a Newton step, which need not be exact: there are many.
@@ -39,8 +39,6 @@ FIRST_STEPS = 4
 # Products with a kernel that has room for K cost K² from the first sample on. So there are a few
 # compiled programs, each with so many times the last's room; not many, for each takes seconds.
 GROWTH, SMALLEST = 1.6, 128
-# Inputs whose gradients with respect to all weights are in memory together.
-GRADIENTS_AT_ONCE = 64
 _TINY = 1e-30
 
 
@@ -153,7 +151,7 @@ def kernel_features(key: jax.Array, x: jax.Array, model: Model) -> jax.Array:
 
     Scaled so that the product of a row with itself has the mean 1.
     """
-    features = in_chunks(sketched_tangents(key, x, model), x, GRADIENTS_AT_ONCE)
+    features = in_chunks(tangents(key, x, model), x, GRADIENTS_AT_ONCE)
     return features / jnp.sqrt(jnp.mean(jnp.sum(features**2, axis=1)))
 
 

@@ -23,8 +23,7 @@ class Judge:
     def __init__(self, config: ConfigDict, problem: Problem, key: jax.Array, net: nn.Module):
         self._key = key
         self._n = len(problem.y)
-        self._at_once = mask_mesh().size
-        self._make = lambda size: jax.jit(
+        self._make = lambda size, mesh: jax.jit(
             network_objective(
                 as_model(net),
                 problem.x,
@@ -33,22 +32,27 @@ class Judge:
                 inner=config_lib.evaluation_settings(config, size),
                 validation=(problem.x_test, problem.y_test),
                 outer_loss="error_rate",
+                mesh=mesh,
             )
         )
-        self._compiled: dict[int, Any] = {}
+        self._compiled: dict[tuple[int, int], Any] = {}
 
     def __call__(self, coresets: list[np.ndarray]) -> Iterator[list[float]]:
         """Yields lists of accuracies, one a coreset, as many at once as there are devices."""
         size = max(len(indices) for indices in coresets)
-        if size not in self._compiled:
-            self._compiled[size] = self._make(size)
+        devices = jax.devices()
+        if devices[0].platform == "cpu":  # a device without a coreset would only take up a core
+            devices = devices[: len(coresets)]
+        mesh = mask_mesh(devices)
+        if (size, mesh.size) not in self._compiled:
+            self._compiled[size, mesh.size] = self._make(size, mesh)
+        train = self._compiled[size, mesh.size]
         masks = np.zeros((len(coresets), self._n), np.float32)
         for row, indices in enumerate(coresets):
             masks[row, indices] = 1
-        for start in range(0, len(coresets), self._at_once):
+        for start in range(0, len(coresets), mesh.size):
             key = jax.random.fold_in(self._key, start)
-            batch = jnp.asarray(masks[start : start + self._at_once])
-            evaluation = self._compiled[size](key, batch)
+            evaluation = train(key, jnp.asarray(masks[start : start + mesh.size]))
             if not bool(evaluation.ok.all()):
                 raise UserError(
                     "a network of the evaluation diverged: lower evaluation.learning_rate"

@@ -109,7 +109,7 @@ def kernel_objective(
     """An `evaluate(key, masks [M, n]) -> Evaluation` that solves M ridge regressions.
 
     Args:
-      features: `[n, d]` of the candidates, from `normalise`.
+      features: `[n, d]` of the candidates, from `representations.normalise`.
       y: `[n]` integer classes, or `[n]` or `[n, c]` regression targets.
       capacity: rows a coreset has at most, see `masks.capacities`.
       ridge: > 0.
@@ -251,13 +251,6 @@ def encode(y: jax.Array) -> jax.Array:
     return jax.nn.one_hot(y, classes) - 1 / classes
 
 
-def normalise(features: jax.Array, *others: jax.Array) -> list[jax.Array]:
-    """All of them less the mean of the first, scaled so that its mean squared length is 1."""
-    mean = jnp.mean(features, axis=0)
-    scale = jnp.sqrt(jnp.mean(jnp.sum((features - mean) ** 2, axis=1)))
-    return [(rows - mean) / jnp.maximum(scale, 1e-12) for rows in (features, *others)]
-
-
 def choose_ridge(
     key: jax.Array,
     features: jax.Array,
@@ -274,7 +267,7 @@ def choose_ridge(
 
     Args:
       key: PRNG key, consumed.
-      features: `[n, d]`, from `normalise`.
+      features: `[n, d]`, from `representations.normalise`.
       y: `[n]` or `[n, c]`.
       size: K.
       validation: `(features [v, d], y)`.
