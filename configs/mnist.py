@@ -12,12 +12,13 @@ What each reaches stands in RESULTS.md.
 
 from pbcs_jax.experiments import config as config_lib
 
-# Ridge regression on patches and on the ConvNet's tangent kernel, for longer.
+# Ridge regression on patches and on the ConvNet's tangent kernel, for longer, and exchanges.
 BEST = {
     "selection.objective": "kernel",
     "kernel.features": "patches+ntk",
     "kernel.outer_steps": 1500,
     "kernel.learning_rate": 0.04,
+    "kernel.exchanges": 500,
     "model.name": "convnet",
 }
 

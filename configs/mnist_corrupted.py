@@ -67,7 +67,7 @@ PRESETS = {
 
 def get_config(preset=None):
     """The config of a preset: that of configs/mnist.py, with all methods, on corrupted data."""
-    config = mnist.get_config(preset)
+    config = mnist.get_config("default" if preset == "full" else preset)
     config.methods = (*mnist_sizes.METHODS, "whole")
     config.data.num_validation = 100
     return config_lib.choose_preset(preset, PRESETS, config)

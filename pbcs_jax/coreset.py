@@ -14,6 +14,7 @@ from pbcs_jax.errors import UserError
 from pbcs_jax.inner import Inner
 from pbcs_jax.losses import LossFn
 from pbcs_jax.nets.model import as_model
+from pbcs_jax.objectives.exchange import exchange
 from pbcs_jax.objectives.kernel import (
     Kernel,
     choose_ridge,
@@ -108,6 +109,8 @@ def select_coreset(
     _check_rows("x and y", x, y)
     if max_ratio and not (max_ratio >= 1 and jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer)):
         raise UserError(f"max_ratio is {max_ratio}: use 0, or at least 1 for integer classes")
+    if max_ratio and kernel.exchanges:
+        raise UserError("max_ratio and kernel.exchanges exclude each other: set one of them to 0")
     if validation is not None:
         _check_rows("validation", *validation)
     n = len(x)
@@ -116,7 +119,7 @@ def select_coreset(
     start = None
     if objective == "kernel":
         settings = dataclasses.replace(kernel.settings or default_settings(n), **options)
-        evaluate = _kernel(run_key, x, y, model, size, validation, kernel, settings, mesh)
+        evaluate, problem = _kernel(run_key, x, y, model, size, validation, kernel, settings, mesh)
     else:
         settings = Settings(**options)
         evaluate = network_objective(
@@ -145,11 +148,15 @@ def select_coreset(
     state, history = selection.run(state, evaluate, settings, callback, callback_every)
     s, labels = state.probabilities, np.asarray(y)
     indices = selection.draw_coreset(draw_key, s, size, settings.final, labels, max_ratio)
+    if objective == "kernel" and kernel.exchanges:
+        indices = exchange(indices=indices, most=kernel.exchanges, **problem)
     return selection.Result(indices, np.asarray(s), history)
 
 
-def _kernel(key, x, y, model, size, validation, kernel, settings, mesh) -> Objective:
-    """The kernel objective of these data: features, ridge, and the two put together."""
+def _kernel(
+    key, x, y, model, size, validation, kernel, settings, mesh
+) -> tuple[Objective, dict[str, Any]]:
+    """The kernel objective of these data, and what it is made of: features, ridge and so on."""
     feature_key, ridge_key = jax.random.split(key)
     n = len(x)
     given = kernel.features
@@ -167,17 +174,21 @@ def _kernel(key, x, y, model, size, validation, kernel, settings, mesh) -> Objec
     rows = representations.normalise(*rows)
     outer = None if validation is None else (rows[1], validation[1])
     ridge = kernel.ridge or choose_ridge(ridge_key, rows[0], y, size, outer)
-    return kernel_objective(
-        rows[0],
-        y,
+    problem = {
+        "features": rows[0],
+        "y": y,
+        "ridge": ridge,
+        "validation": outer,
+        "candidate_weight": kernel.candidate_weight,
+    }
+    evaluate = kernel_objective(
+        **problem,
         capacity=max(masks.capacities(n, settings.largest_size(n, size))),
-        ridge=ridge,
-        validation=outer,
         outer_loss=kernel.outer_loss,
-        candidate_weight=kernel.candidate_weight,
         path=settings.gradient_estimator().needs_path,
         mesh=mesh,
     )
+    return evaluate, problem
 
 
 def _check_rows(name: str, x: jax.Array, y: jax.Array) -> None:

@@ -1,11 +1,13 @@
 """The mask axis as a mesh axis: M masks spread over the devices, `vmap` inside each."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "masks"
@@ -22,8 +24,11 @@ def use_all_cores(most: int = 8) -> None:
     """
     is_set = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if jax.config.jax_num_cpu_devices < 1 and not is_set:
-        cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
-        jax.config.update("jax_num_cpu_devices", min(len(cores), most))
+        cores = len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
+        jax.config.update("jax_num_cpu_devices", min(cores, most))
+        # XLA's threads are as many as this says, or as there are cores. A device that waits for the
+        # others keeps threads; with no more of them than devices all can end up waiting.
+        os.environ.setdefault("NPROC", str(4 * cores))
 
 
 def mask_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
@@ -58,8 +63,10 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
 
     def on_one_device(shared, mapped):
         if chunk == 1:
-            return jax.lax.map(lambda own: function(shared, own), mapped)
-        return jax.lax.map(lambda own: function(shared, own), mapped, batch_size=chunk)
+            outputs = jax.lax.map(lambda own: function(shared, own), mapped)
+        else:
+            outputs = jax.lax.map(lambda own: function(shared, own), mapped, batch_size=chunk)
+        return _pack(outputs)
 
     spread = jax.shard_map(
         on_one_device,
@@ -73,9 +80,34 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         num_masks = jax.tree.leaves(mapped)[0].shape[0]
         padding = -num_masks % mesh.size
         fill = jnp.minimum(jnp.arange(num_masks + padding), num_masks - 1)
-        outputs = spread(shared, jax.tree.map(lambda leaf: leaf[fill], mapped))
+        packed = spread(shared, jax.tree.map(lambda leaf: leaf[fill], mapped))
         # Every device gets all losses: the little that follows is done by each for itself.
-        outputs = jax.lax.with_sharding_constraint(outputs, NamedSharding(mesh, PartitionSpec()))
-        return jax.tree.map(lambda leaf: leaf[:num_masks], outputs)
+        packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, PartitionSpec()))
+        like = jax.eval_shape(jax.vmap(function, (None, 0)), shared, mapped)
+        return _unpack(packed[:num_masks], like)
 
     return mapped_over_masks
+
+
+def _pack(tree: Any) -> jax.Array:
+    """The leaves `[m, ...]` side by side in one array `[m, d]`.
+
+    What is exchanged between devices is one array: CPU devices share their threads, and one that
+    waits in several exchanges at once can leave the others without any.
+    """
+    leaves = jax.tree.leaves(tree)
+    dtype = jnp.result_type(jnp.float32, *leaves)
+    return jnp.concatenate(
+        [leaf.reshape(leaf.shape[0], -1).astype(dtype) for leaf in leaves], axis=1
+    )
+
+
+def _unpack(packed: jax.Array, like: Any) -> Any:
+    """The tree that was packed; `like` has its shapes and dtypes."""
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([math.prod(leaf.shape[1:]) for leaf in leaves])[:-1]
+    parts = jnp.split(packed, ends, axis=1)
+    return jax.tree.unflatten(
+        structure,
+        [p.reshape(l.shape).astype(l.dtype) for p, l in zip(parts, leaves, strict=True)],
+    )

@@ -61,6 +61,7 @@ def summarization() -> ConfigDict:
                 "outer_loss": "squared_error",
                 "candidate_weight": 0.0,  # of the candidates' own loss beside the validation's
                 "soften": 0.3,  # kernel_then_network starts so far from what the kernel found
+                "exchanges": 0,  # at the end, of chosen samples for better ones; for clean data
                 "num_masks": 0,
                 "outer_steps": 0,
                 "estimator": "auto",

@@ -44,6 +44,9 @@ class Kernel:
       candidate_weight: the candidates' own mean loss counts this much beside the validation's. It
         keeps a small validation set from being over-fitted, even if half of the labels are wrong.
       soften: 'kernel_then_network' starts from s moved by this much towards K/n.
+      exchanges: of the objective 'kernel': at the end so many chosen samples at most are exchanged
+        for better ones, see `exchange.py`. For clean data; they would fit few validation data, or
+        wrong labels, too well.
       settings: of the outer loop; None is `default_settings(n)`.
     """
 
@@ -52,6 +55,7 @@ class Kernel:
     outer_loss: str | losses.LossFn = "squared_error"
     candidate_weight: float = 0.0
     soften: float = 0.3
+    exchanges: int = 0
     settings: Settings | None = None
 
     def __post_init__(self):
@@ -59,6 +63,8 @@ class Kernel:
             raise UserError(f"kernel.ridge is {self.ridge}: it must not be negative")
         if self.candidate_weight < 0:
             raise UserError(f"kernel.candidate_weight is {self.candidate_weight}: at least 0")
+        if self.exchanges < 0:
+            raise UserError(f"kernel.exchanges is {self.exchanges}: it must not be negative")
         if not 0 <= self.soften <= 1:
             raise UserError(f"kernel.soften is {self.soften}: use a value from 0 to 1")
 
@@ -77,7 +83,7 @@ def default_settings(n: int) -> Settings:
     )
 
 
-class _Data(NamedTuple):
+class Data(NamedTuple):
     """What all masks see. Rows are the n candidates, then the v validation examples.
 
     Attributes:
@@ -118,7 +124,8 @@ def kernel_objective(
       candidate_weight: see `Kernel`.
       path: whether to give dL/dm.
       mask_chunk: masks that a device works on side by side; 0 chooses.
-      mesh: the devices to spread the masks over; all of them if None.
+      mesh: the devices to spread the masks over; all of them if None, but only one of CPU devices,
+        whose linear algebra keeps all cores busy.
     """
     loss_fn = losses.get(outer_loss)
     if path and loss_fn is losses.error_rate:
@@ -129,17 +136,17 @@ def kernel_objective(
     if not ridge > 0:
         raise UserError(f"ridge is {ridge}: it must be above 0")
     n = len(y)
-    data, is_gram = _gather(features, y, validation, candidate_weight, capacity)
+    data, is_gram = gather(features, y, validation, candidate_weight, capacity)
     is_regression = not jnp.issubdtype(data.classes.dtype, jnp.integer)
     if is_regression and isinstance(outer_loss, str) and outer_loss != "squared_error":
         raise UserError(f"outer_loss {outer_loss!r} is for classes: use 'squared_error'")
-    mesh = mesh or parallel.mask_mesh()
+    on_cpu = jax.default_backend() == "cpu"
+    mesh = mesh or parallel.mask_mesh(jax.local_devices()[:1] if on_cpu else None)
     data = parallel.replicate(data, mesh)
     if not mask_chunk:
         # Features are read once for a whole chunk; rows of a Gram matrix are a mask's own, and on
         # CPU those of one stay in the cache.
-        alone = is_gram and mesh.devices.flat[0].platform == "cpu"
-        mask_chunk = 1 if alone else 8
+        mask_chunk = 1 if is_gram and on_cpu else 8
     solve = _solve_gram if is_gram else _solve_features
     candidates_count = candidate_weight > 0 or validation is None
 
@@ -170,7 +177,7 @@ def kernel_objective(
 
     mapped_over_masks = parallel.map_masks(evaluate_one, mesh, mask_chunk)
 
-    def evaluate(data: _Data, key: jax.Array, all_masks: jax.Array) -> Evaluation:
+    def evaluate(data: Data, key: jax.Array, all_masks: jax.Array) -> Evaluation:
         del key  # nothing here is random
         packed = masks.pack_masks(all_masks, capacity)
         values, metrics, ok, paths = mapped_over_masks(data, (packed.indices, packed.weights))
@@ -179,7 +186,14 @@ def kernel_objective(
     return jax.tree_util.Partial(evaluate, data)
 
 
-def _gather(features, y, validation, candidate_weight, capacity) -> tuple[_Data, bool]:
+def gather(
+    features: jax.Array,
+    y: jax.Array,
+    validation: tuple[jax.Array, jax.Array] | None,
+    candidate_weight: float,
+    capacity: int,
+) -> tuple[Data, bool]:
+    """The data of an objective, and whether the features are those of a Gram matrix."""
     n = len(y)
     y = jnp.asarray(y)
     rows, labels = [jnp.asarray(features)], [y]
@@ -196,7 +210,7 @@ def _gather(features, y, validation, candidate_weight, capacity) -> tuple[_Data,
     # With fewer features than rows the products are singular: the primal form is exact there.
     is_gram = n * (n + v) <= LARGEST_GRAM and everything.shape[1] >= capacity
     kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
-    return _Data(kept, encode(classes).T, classes, weights), is_gram
+    return Data(kept, encode(classes).T, classes, weights), is_gram
 
 
 def _solve_gram(data, n, indices, root, ridge, candidates_count):
