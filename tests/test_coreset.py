@@ -158,7 +158,7 @@ def readme_blocks():
 
 
 def test_the_readme_examples_run(tmp_path, monkeypatch):
-    embeddings, first, _, own_loop, *_ = readme_blocks()
+    embeddings, first, _, own_loop, baselines = readme_blocks()
     monkeypatch.chdir(tmp_path)
     x, y, _ = blobs(600)
     np.save("embeddings.npy", x)
@@ -168,6 +168,9 @@ def test_the_readme_examples_run(tmp_path, monkeypatch):
     names: dict = {}
     exec(first.replace("outer_steps=50", "outer_steps=2"), names)
     assert names["x"].shape == (100, 28, 28, 1) and names["y"].shape == (100,)
+    quick = baselines.replace("nets.ConvNet()", "nets.MLP(hidden=(8,))").replace('"greedy", ', "")
+    exec(quick, names)
+    assert names["indices"].shape == (100,)
     names = {"jax": jax, "pbcs": pbcs, "my_outer_loss": lambda masks: masks[:, 500:].sum(-1)}
     exec(own_loop, names)
     assert np.mean(names["indices"] < 500) > 0.9
