@@ -24,13 +24,15 @@ def imbalance(factors, more=""):
     return tuple(f"imbalance.factor={f} selection.max_ratio=2.0{more}" for f in factors)
 
 
-# The path gradient tells of all candidates at once, which many candidates need.
+# The path gradient tells of all candidates at once, which many candidates need; and 100 validation
+# images are soon fitted by 400 samples, so that the candidates' own loss counts too.
 HYBRID = {
     "selection.objective": "kernel",
     "kernel.estimator": "hybrid",
     "kernel.num_masks": 8,
     "kernel.outer_steps": 100,
     "kernel.learning_rate": 0.1,
+    "kernel.candidate_weight": 1.0,
 }
 
 PRESETS = {

@@ -109,8 +109,11 @@ def select_coreset(
     _check_rows("x and y", x, y)
     if max_ratio and not (max_ratio >= 1 and jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer)):
         raise UserError(f"max_ratio is {max_ratio}: use 0, or at least 1 for integer classes")
-    if max_ratio and kernel.exchanges:
-        raise UserError("max_ratio and kernel.exchanges exclude each other: set one of them to 0")
+    if kernel.exchanges and (max_ratio or kernel.candidate_weight):
+        raise UserError(
+            "kernel.exchanges know no max_ratio and no kernel.candidate_weight: "
+            "set them, or the exchanges, to 0"
+        )
     if validation is not None:
         _check_rows("validation", *validation)
     n = len(x)
@@ -179,10 +182,10 @@ def _kernel(
         "y": y,
         "ridge": ridge,
         "validation": outer,
-        "candidate_weight": kernel.candidate_weight,
     }
     evaluate = kernel_objective(
         **problem,
+        candidate_weight=kernel.candidate_weight,
         capacity=max(masks.capacities(n, settings.largest_size(n, size))),
         outer_loss=kernel.outer_loss,
         path=settings.gradient_estimator().needs_path,

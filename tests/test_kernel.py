@@ -92,20 +92,32 @@ def test_all_losses_with_and_without_validation_and_weighted(form, outer_loss):
     x, y, x_val, y_val = problem(20)
     masks = RNG.random((2, N)) < 0.5
     path = outer_loss != "error_rate"
-    own, held, both = (
-        evaluate(x, y, masks, outer_loss=outer_loss, path=path, **options)
-        for options in (
-            {},
-            {"validation": (x_val, y_val)},
-            {"validation": (x_val, y_val), "candidate_weight": 0.5},
-        )
-    )
-    np.testing.assert_allclose(both.losses, (held.losses + 0.5 * own.losses) / 1.5, rtol=1e-4)
-    if path:
-        expected = (held.path_gradients + 0.5 * own.path_gradients) / 1.5
-        np.testing.assert_allclose(both.path_gradients, expected, atol=1e-4)
+    for options in (
+        {},
+        {"validation": (x_val, y_val)},
+        {"validation": (x_val, y_val), "candidate_weight": 0.5},
+    ):
+        found = evaluate(x, y, masks, outer_loss=outer_loss, path=path, **options)
+        assert found.ok.all() and (found.losses > 0).all()
+        assert not path or np.abs(found.path_gradients).max() > 0
     with pytest.raises(UserError, match="has no gradient"):
         pbcs.kernel_objective(x, y, capacity=N, ridge=1.0, outer_loss="error_rate", path=True)
+
+
+@pytest.mark.parametrize("d", [5, 100])
+def test_beside_validation_data_the_chosen_are_judged_without_themselves(form, d):
+    """Against fitting anew for each; else a wrong label would be chosen for its own sake."""
+    x, y, x_val, y_val = problem(d)
+    mask = RNG.random(N) < 0.5
+    given = {"validation": (x_val, y_val), "ridge": 0.1}
+    held = evaluate(x, y, mask[None], **given).losses[0]
+    both = evaluate(x, y, mask[None], candidate_weight=0.5, **given).losses[0]
+    errors = []
+    for i in range(N):
+        rest = mask & (np.arange(N) != i)
+        model = KernelRidge(alpha=0.1).fit(x[rest].astype(float), centred(y)[rest])
+        errors.append(((model.predict(x[i : i + 1]) - centred(y)[i]) ** 2).sum())
+    np.testing.assert_allclose(both, (held + 0.5 * np.mean(errors)) / 1.5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("ridge", [1e-6, 1.0])

@@ -30,7 +30,6 @@ def exchange(
     ridge: float,
     most: int,
     validation: tuple[jax.Array, jax.Array] | None = None,
-    candidate_weight: float = 0.0,
 ) -> np.ndarray:
     """Swaps until the outer loss of `kernel_objective` (squared error) falls no further.
 
@@ -40,13 +39,12 @@ def exchange(
       indices: `[K]`, the coreset to start from.
       ridge: > 0.
       most: swaps at most.
-      validation: `(features [v, d], y)`.
-      candidate_weight: see `Kernel`.
+      validation: `(features [v, d], y)`, held-out outer data; the candidates themselves if None.
 
     Returns:
       `[K]` sorted indices.
     """
-    data, is_gram = gather(features, y, validation, candidate_weight, capacity=0)
+    data, is_gram = gather(features, y, validation, 0.0, capacity=0)
     if not is_gram:
         raise UserError(
             f"kernel.exchanges are for candidates (here {len(y)}) times outer data up to "

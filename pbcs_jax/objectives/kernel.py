@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_factor, cho_solve
+from jax.scipy.linalg import cho_factor, cho_solve, solve_triangular
 from jax.sharding import Mesh
 
 from pbcs_jax import losses, masks, parallel
@@ -41,8 +41,9 @@ class Kernel:
       ridge: relative to the mean squared length of the features; 0 chooses, see `choose_ridge`.
       outer_loss: 'squared_error' (of one-hot targets), 'brier', 'cross_entropy', 'error_rate', or a
         function of (outputs, targets).
-      candidate_weight: the candidates' own mean loss counts this much beside the validation's. It
-        keeps a small validation set from being over-fitted, even if half of the labels are wrong.
+      candidate_weight: the candidates' own mean loss counts this much beside the validation's, for
+        the chosen ones by leave-one-out. It keeps a small validation set from being over-fitted,
+        even if half of the labels are wrong; choose it where K is larger than that set.
       soften: 'kernel_then_network' starts from s moved by this much towards K/n.
       exchanges: of the objective 'kernel': at the end so many chosen samples at most are exchanged
         for better ones, see `exchange.py`. For clean data; they would fit few validation data, or
@@ -148,7 +149,11 @@ def kernel_objective(
         # CPU those of one stay in the cache.
         mask_chunk = 1 if is_gram and on_cpu else 8
     solve = _solve_gram if is_gram else _solve_features
+    v = len(data.weights) - n
     candidates_count = candidate_weight > 0 or validation is None
+    # Beside validation data the candidates guard against fitting these too well. A wrong label must
+    # not be chosen for its own sake, so the chosen ones are judged by leave-one-out.
+    held_out = candidate_weight > 0 and validation is not None
 
     # Outputs and targets are [c, n + v] here: short rows are slow to go through on CPU.
     def outer_of(outputs, data):
@@ -159,7 +164,10 @@ def kernel_objective(
     def evaluate_one(data, mapped):
         indices, weights = mapped
         root = jnp.sqrt(weights)
-        outputs, products = solve(data, n, indices, root, ridge, candidates_count or path)
+        outputs, products, alone = solve(data, n, indices, root, ridge, candidates_count or path)
+        place = jnp.where(weights > 0, indices, n + v)  # beyond the end: padding is dropped
+        if held_out:
+            outputs = outputs.at[:, place].set(alone(), mode="drop")
         loss, pull = jax.vjp(lambda outputs: outer_of(outputs, data), outputs)
         metrics = {}
         if not is_regression:
@@ -172,6 +180,8 @@ def kernel_objective(
         if not path:
             return loss, metrics, ok, None
         (slope,) = pull(jnp.ones_like(loss))
+        if held_out:
+            slope = slope.at[:, place].set(0, mode="drop")
         missing = data.targets[:, :n] - outputs[:, :n]
         return loss, metrics, ok, jnp.sum(products(slope) * missing, axis=0)
 
@@ -214,19 +224,25 @@ def gather(
 
 
 def _solve_gram(data, n, indices, root, ridge, candidates_count):
-    """Outputs `[c, n + v]`, and what turns dL/doutputs into (phi_i A^-1 G)' for all candidates."""
+    """A mask's regression.
+
+    Returns:
+      Outputs `[c, n + v]`; what turns dL/doutputs into (phi_i A^-1 G)' for all candidates; and what
+      gives the chosen ones' outputs `[c, capacity]`, each without itself, t - [C^-1 t]_i / C^-1_ii.
+    """
     # Indices come from `pack_masks`: checking them again takes as long as the copy.
     chosen = data.features.at[indices].get(mode="promise_in_bounds")  # [capacity, n + v]
     factor = _factor(chosen[:, indices] * root[:, None] * root, ridge)
     targets = data.targets.T[indices] * root[:, None]
-    outputs = (cho_solve(factor, targets) * root[:, None]).T @ chosen
+    dual = cho_solve(factor, targets)
+    outputs = (dual * root[:, None]).T @ chosen
 
     def products(slope):
-        dual = cho_solve(factor, (chosen @ slope.T) * root[:, None])
-        inside = (dual * root[:, None]).T @ chosen[:, :n]
+        inner = cho_solve(factor, (chosen @ slope.T) * root[:, None])
+        inside = (inner * root[:, None]).T @ chosen[:, :n]
         return (slope @ data.features.T - inside) / ridge
 
-    return outputs, products
+    return outputs, products, lambda: _left_out(targets, dual, _inverse_diagonal(factor), root)
 
 
 def _solve_features(data, n, indices, root, ridge, candidates_count):
@@ -235,12 +251,20 @@ def _solve_features(data, n, indices, root, ridge, candidates_count):
     targets = data.targets.T[indices] * root[:, None]
     if chosen.shape[0] <= chosen.shape[1]:
         factor = _factor(chosen @ chosen.T, ridge)
-        weights = chosen.T @ cho_solve(factor, targets)
+        dual = cho_solve(factor, targets)
+        weights = chosen.T @ dual
+        alone = lambda: _left_out(targets, dual, _inverse_diagonal(factor), root)  # noqa: E731
         inverse = lambda g: (g - chosen.T @ cho_solve(factor, chosen @ g)) / ridge  # noqa: E731
     else:
         factor = _factor(chosen.T @ chosen, ridge)
         inverse = lambda g: cho_solve(factor, g)  # noqa: E731
         weights = inverse(chosen.T @ targets)
+        missing = targets - chosen @ weights
+
+        def alone():
+            free = 1 - jnp.sum(chosen * inverse(chosen.T).T, axis=1)
+            return _left_out(targets, missing, free, root)
+
     start = 0 if candidates_count else n
     outputs = (data.features[start:] @ weights).T
     outputs = jnp.concatenate([jnp.zeros((outputs.shape[0], start)), outputs], axis=1)
@@ -248,7 +272,18 @@ def _solve_features(data, n, indices, root, ridge, candidates_count):
     def products(slope):
         return (data.features[:n] @ inverse(data.features.T @ slope.T)).T
 
-    return outputs, products
+    return outputs, products, alone
+
+
+def _left_out(targets, numerator, denominator, root):
+    """`[c, capacity]` outputs of samples left out; both have been multiplied with their weights."""
+    return ((targets - numerator / denominator[:, None]) / jnp.maximum(root, 1e-6)[:, None]).T
+
+
+def _inverse_diagonal(factor) -> jax.Array:
+    """The diagonal of the inverse, from Cholesky's factor."""
+    half = solve_triangular(factor[0], jnp.eye(len(factor[0])), lower=True)
+    return jnp.sum(half**2, axis=0)
 
 
 def _factor(matrix: jax.Array, ridge: float):
