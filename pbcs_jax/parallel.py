@@ -28,7 +28,7 @@ def use_all_cores(most: int = 8) -> None:
         jax.config.update("jax_num_cpu_devices", min(cores, most))
         # XLA's threads are as many as this says, or as there are cores. A device that waits for the
         # others keeps threads; with no more of them than devices all can end up waiting.
-        os.environ.setdefault("NPROC", str(4 * cores))
+        os.environ.setdefault("NPROC", str(2 * cores))
 
 
 def mask_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:

@@ -37,7 +37,7 @@ def test_devices_meet_once():
     assert len(meetings) == 1
 
 
-@pytest.mark.parametrize(("flags", "expected"), [("", "2 8"), ("3", "3 None")])
+@pytest.mark.parametrize(("flags", "expected"), [("", "2 4"), ("3", "3 None")])
 def test_every_core_becomes_a_device_unless_the_user_says_otherwise(flags, expected):
     code = (
         "import os; os.sched_getaffinity = lambda _: {0, 1}; import pbcs_jax as pbcs, jax; "
