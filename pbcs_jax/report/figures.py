@@ -22,8 +22,12 @@ from pbcs_jax.report.tables import REFERENCE, Methods, accuracy_text, mean_accur
 
 _WIDTH, _DPI = 8.0, 150  # inches, and 1200 pixels: sharp at the width of the page
 _INK, _FAINT, _GREY = "#333333", "#e3e6ea", "#9a9fa6"
-# Okabe and Ito's colours, which the colour-blind can tell apart, without the light yellow.
-_PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+# Okabe and Ito's colours, which the colour-blind can tell apart, without the light yellow; then
+# four more, for figures with so many methods that markers must help.
+_PALETTE = (
+    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"),
+    *("#000000", "#7b3294", "#8c510a", "#80cdc1"),
+)
 _MARKERS = "osD^vPX<>*"
 _WRONG = "#d4001a"
 _MOST_PICTURES = 200
