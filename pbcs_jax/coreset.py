@@ -17,11 +17,11 @@ from pbcs_jax.nets.model import as_model
 from pbcs_jax.objectives.exchange import exchange
 from pbcs_jax.objectives.kernel import (
     Kernel,
-    choose_ridge,
     default_settings,
     kernel_objective,
 )
 from pbcs_jax.objectives.network import Objective, network_objective
+from pbcs_jax.objectives.ridge import choose_ridge
 from pbcs_jax.settings import Settings
 
 OBJECTIVES = ("network", "kernel", "kernel_then_network")

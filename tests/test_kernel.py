@@ -10,6 +10,7 @@ import pbcs_jax as pbcs
 from pbcs_jax import nets, representations
 from pbcs_jax.errors import UserError
 from pbcs_jax.objectives import kernel as kernel_lib
+from pbcs_jax.objectives.ridge import choose_ridge
 
 N, V = 30, 12
 RNG = np.random.default_rng(0)
@@ -149,13 +150,13 @@ def test_ridge_by_leave_one_out_is_that_of_leaving_one_out():
             model = KernelRidge(alpha=ridge).fit(x[rest].astype(float), centred(y)[rest])
             total += ((model.predict(x[i : i + 1]) - centred(y)[i]) ** 2).sum()
         errors.append(total)
-    chosen = kernel_lib.choose_ridge(jax.random.key(0), jnp.asarray(x), y, N, ridges=ridges)
+    chosen = choose_ridge(jax.random.key(0), jnp.asarray(x), y, N, ridges=ridges)
     assert chosen == pytest.approx(ridges[int(np.argmin(errors))])
     clean = (x[:, 0] > 0).astype(int)
     noisy = np.where(RNG.random(N) < 0.4, 1 - clean, clean)
     x_val = RNG.standard_normal((200, 8)).astype(np.float32) / np.sqrt(8)
     outer = (x_val, (x_val[:, 0] > 0).astype(int))
-    pick = lambda y: kernel_lib.choose_ridge(jax.random.key(0), jnp.asarray(x), y, 20, outer)  # noqa: E731
+    pick = lambda y: choose_ridge(jax.random.key(0), jnp.asarray(x), y, 20, outer)  # noqa: E731
     assert pick(noisy) > pick(clean)
 
 

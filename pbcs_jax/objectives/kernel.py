@@ -10,7 +10,6 @@ so the pathwise gradient of a mask costs two products of the candidates with a [
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -26,7 +25,6 @@ from pbcs_jax.settings import Settings
 
 # Up to so many numbers the products of all features are kept; beyond, they are made when needed.
 LARGEST_GRAM = 1 << 25
-RIDGES = tuple(10.0 ** (e / 2) for e in range(-6, 3))
 # Ridge regression on one-hot targets is linear in them: as logits its outputs are too timid.
 LOGIT_SCALE = 10.0
 
@@ -38,7 +36,7 @@ class Kernel:
     Attributes:
       features: a name, see `representations.make`; or `[n, d]` numbers of your own; or, with
         validation data, a pair of such arrays for the candidates and the validation data.
-      ridge: relative to the mean squared length of the features; 0 chooses, see `choose_ridge`.
+      ridge: relative to the mean squared length of the features; 0 chooses, see `ridge.py`.
       outer_loss: 'squared_error' (of one-hot targets), 'brier', 'cross_entropy', 'error_rate', or a
         function of (outputs, targets).
       candidate_weight: the candidates' own mean loss counts this much beside the validation's, for
@@ -298,54 +296,3 @@ def encode(y: jax.Array) -> jax.Array:
         return y.reshape(y.shape[0], -1).astype(jnp.float32)
     classes = int(jnp.max(y)) + 1
     return jax.nn.one_hot(y, classes) - 1 / classes
-
-
-def choose_ridge(
-    key: jax.Array,
-    features: jax.Array,
-    y: jax.Array,
-    size: int,
-    validation: tuple[jax.Array, jax.Array] | None = None,
-    ridges: Sequence[float] = RIDGES,
-    draws: int = 0,
-) -> float:
-    """The ridge with which random coresets of this size do best.
-
-    By the squared error on the validation data, or without them by leave-one-out, for which ridge
-    regression has a closed form: a sample's error is [C^-1 t]_i / [C^-1]_ii.
-
-    Args:
-      key: PRNG key, consumed.
-      features: `[n, d]`, from `representations.normalise`.
-      y: `[n]` or `[n, c]`.
-      size: K.
-      validation: `(features [v, d], y)`.
-      ridges: to choose from.
-      draws: random coresets; 0 chooses, fewer of large ones.
-    """
-    size = max(min(size, 1000, len(y)), min(2, len(y)))
-    draws = draws or (16 if size <= 300 else 4)
-    targets, grid = encode(jnp.asarray(y)), jnp.asarray(ridges)
-    outer = None
-    if validation is not None:
-        both = encode(jnp.concatenate([jnp.asarray(y), jnp.asarray(validation[1])]))
-        targets, outer = both[: len(y)], (validation[0], both[len(y) :])
-
-    @jax.jit
-    def errors(key):
-        rows = jax.random.choice(key, len(y), (size,), replace=False)
-        chosen, t = features[rows], targets[rows]
-        values, vectors = jnp.linalg.eigh(chosen @ chosen.T)
-        floor = 4 * jnp.finfo(jnp.float32).eps * jnp.sum(values)
-
-        def error(ridge):
-            inverse = 1 / (jnp.maximum(values, 0) + jnp.maximum(ridge, floor))
-            dual = vectors @ (inverse[:, None] * (vectors.T @ t))
-            if outer is None:
-                return jnp.mean((dual / ((vectors**2) @ inverse)[:, None]) ** 2)
-            return jnp.mean((outer[0] @ (chosen.T @ dual) - outer[1]) ** 2)
-
-        return jax.lax.map(error, grid)
-
-    found = jnp.mean(jax.lax.map(errors, jax.random.split(key, draws)), axis=0)
-    return float(grid[jnp.argmin(found)])
