@@ -47,8 +47,7 @@ def replicate(tree: Any, mesh: Mesh) -> Any:
 def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
     """`function` for all masks, spread over the mesh, `chunk` of them at once on each device.
 
-    M need not divide by the number of devices: the last masks are repeated to fill up, and what
-    they give is dropped.
+    M need not divide by the number of devices: some then have fewer masks than others.
 
     Args:
       function: `(shared, mapped) -> outputs` for one mask. `shared` is a pytree that all masks see,
@@ -61,17 +60,20 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
     """
     rows = PartitionSpec(AXIS)
 
-    def on_one_device(shared, mapped):
+    def on_one_device(shared, mapped, wanted):
+        def one(own):
+            return function(shared, own)
+
         if chunk == 1:
-            outputs = jax.lax.map(lambda own: function(shared, own), mapped)
+            outputs = _map_wanted(one, mapped, wanted)
         else:
-            outputs = jax.lax.map(lambda own: function(shared, own), mapped, batch_size=chunk)
+            outputs = jax.lax.map(one, mapped, batch_size=chunk)
         return _pack(outputs)
 
     spread = jax.shard_map(
         on_one_device,
         mesh=mesh,
-        in_specs=(PartitionSpec(), rows),
+        in_specs=(PartitionSpec(), rows, rows),
         out_specs=rows,
         check_vma=False,  # the masks never talk to each other inside
     )
@@ -79,14 +81,31 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
     def mapped_over_masks(shared: Any, mapped: Any) -> Any:
         num_masks = jax.tree.leaves(mapped)[0].shape[0]
         padding = -num_masks % mesh.size
-        fill = jnp.minimum(jnp.arange(num_masks + padding), num_masks - 1)
-        packed = spread(shared, jax.tree.map(lambda leaf: leaf[fill], mapped))
+        places = jnp.arange(num_masks + padding)
+        fill = jnp.minimum(places, num_masks - 1)
+        mapped_and_filled = jax.tree.map(lambda leaf: leaf[fill], mapped)
+        packed = spread(shared, mapped_and_filled, places < num_masks)
         # Every device gets all losses: the little that follows is done by each for itself.
         packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, PartitionSpec()))
         like = jax.eval_shape(jax.vmap(function, (None, 0)), shared, mapped)
         return _unpack(packed[:num_masks], like)
 
     return mapped_over_masks
+
+
+def _map_wanted(function: Callable, mapped: Any, wanted: jax.Array) -> Any:
+    """`lax.map` over the leading axis that stops at the first row that is not `wanted`.
+
+    A device with fewer masks than the others is idle then, and on CPU lends them its core.
+    """
+    outputs = jax.eval_shape(jax.vmap(function), mapped)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), outputs)
+
+    def body(i, outputs):
+        own = function(jax.tree.map(lambda leaf: leaf[i], mapped))
+        return jax.tree.map(lambda all_, one: all_.at[i].set(one), outputs, own)
+
+    return jax.lax.fori_loop(0, jnp.sum(wanted), body, zeros)
 
 
 def _pack(tree: Any) -> jax.Array:

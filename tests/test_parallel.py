@@ -29,6 +29,22 @@ def test_any_number_of_masks_on_any_number_of_devices(devices, chunk):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), found, expected)
 
 
+@pytest.mark.parametrize(("masks", "devices"), [(5, 2), (5, 8), (8, 4)])
+def test_no_mask_is_worked_on_twice(masks, devices):
+    """Five masks on two devices are three and two: the idle core is left to the busy one."""
+    seen = []
+
+    def watched(shared, own):
+        jax.debug.callback(lambda value: seen.append(float(value)), own[0])
+        return function(shared, own)
+
+    mapped = parallel.map_masks(watched, parallel.mask_mesh(jax.devices()[:devices]), 1)
+    own = jnp.arange(4.0 * masks).reshape(masks, 4)
+    jax.block_until_ready(jax.jit(mapped)(jnp.ones(4), own))
+    jax.effects_barrier()
+    assert sorted(seen) == own[:, 0].tolist()
+
+
 def test_devices_meet_once():
     """Several exchanges at once can take all threads that CPU devices share: a deadlock."""
     mapped = jax.jit(parallel.map_masks(function, parallel.mask_mesh(), 1))
