@@ -1,7 +1,7 @@
 """MNIST with wrong labels or unbalanced classes: every method, and training on everything.
 
 python launch.py --config=configs/mnist_corrupted.py           100 of 1,000 or fewer, three seeds
-python launch.py --config=configs/mnist_corrupted.py:full      400 of 4,000 of all of MNIST
+python launch.py --config=configs/mnist_corrupted.py:full      1,000 of 10,000 of all of MNIST
 python launch.py --config=configs/mnist_corrupted.py:paper     Figure 1 of the paper, right
 
 The paper's claim is that the coreset is better than the whole corrupted set. All are trained for
@@ -25,14 +25,15 @@ def imbalance(factors, more=""):
 
 
 # The path gradient tells of all candidates at once, which many candidates need; and 100 validation
-# images are soon fitted by 400 samples, so that the candidates' own loss counts too.
+# images are soon fitted by so many samples, so that the candidates' own loss counts more.
 HYBRID = {
     "selection.objective": "kernel",
     "kernel.estimator": "hybrid",
     "kernel.num_masks": 8,
     "kernel.outer_steps": 100,
     "kernel.learning_rate": 0.1,
-    "kernel.candidate_weight": 1.0,
+    "kernel.candidate_weight": 3.0,
+    "selection.max_ratio": 2.0,
 }
 
 PRESETS = {
@@ -46,12 +47,12 @@ PRESETS = {
     },
     "full": {
         **HYBRID,
-        "coreset_size": 400,
-        "data.num_candidates": 4000,
+        "coreset_size": 1000,
+        "data.num_candidates": 10_000,
         "methods": ("pbcs", "uniform", "kcenter", "herding", "hardest", "greedy", "whole"),
         "evaluation.batch_size": 100,
         "evaluation.epochs": 100,
-        "evaluation.num_seeds": 2,
+        "evaluation.num_seeds": 1,
         "sweep.points": (
             *noise((0.2, 0.5)),
             *imbalance((50, 200), " data.num_candidates=20_000"),

@@ -6,9 +6,16 @@ import pbcs_jax as pbcs
 from pbcs_jax.coreset import select_coreset
 from pbcs_jax.errors import UserError
 from pbcs_jax.estimators import Estimator, Evaluation, policy_gradient
+from pbcs_jax.features import select_features
 from pbcs_jax.inner import Inner
 from pbcs_jax.masks import mask_log_prob, mask_score, sample_masks
-from pbcs_jax.objectives import Kernel, kernel_objective, network_objective
+from pbcs_jax.objectives import (
+    FeatureKernel,
+    Kernel,
+    features_objective,
+    kernel_objective,
+    network_objective,
+)
 from pbcs_jax.parallel import mask_mesh, use_all_cores
 from pbcs_jax.projection import project
 from pbcs_jax.selection import (
@@ -26,6 +33,7 @@ __all__ = [
     "DivergenceError",
     "Estimator",
     "Evaluation",
+    "FeatureKernel",
     "Inner",
     "Kernel",
     "Result",
@@ -33,6 +41,7 @@ __all__ = [
     "State",
     "UserError",
     "draw_coreset",
+    "features_objective",
     "init",
     "kernel_objective",
     "mask_log_prob",
@@ -44,6 +53,7 @@ __all__ = [
     "run",
     "sample_masks",
     "select_coreset",
+    "select_features",
     "step",
     "use_all_cores",
 ]

@@ -98,15 +98,12 @@ def select_coreset(
     >>> result.indices.shape
     (6,)
     """
-    known = [field.name for field in dataclasses.fields(Settings)]
-    for name in options:
-        if name not in known:
-            raise UserError(f"option {name!r} is unknown: use one of {', '.join(known)}")
+    check_options(options)
     if objective not in OBJECTIVES:
         raise UserError(f"objective {objective!r} is unknown: use one of {', '.join(OBJECTIVES)}")
     if model is None and objective != "kernel":
         raise UserError(f"objective {objective!r} trains a network: give a model, or use 'kernel'")
-    _check_rows("x and y", x, y)
+    check_rows("x and y", x, y)
     if max_ratio and not (max_ratio >= 1 and jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer)):
         raise UserError(f"max_ratio is {max_ratio}: use 0, or at least 1 for integer classes")
     if kernel.exchanges and (max_ratio or kernel.candidate_weight):
@@ -115,7 +112,7 @@ def select_coreset(
             "set them, or the exchanges, to 0"
         )
     if validation is not None:
-        _check_rows("validation", *validation)
+        check_rows("validation", *validation)
     n = len(x)
     selection.check_size(n, size)
     run_key, draw_key = jax.random.split(key)
@@ -186,6 +183,7 @@ def _kernel(
     evaluate = kernel_objective(
         **problem,
         candidate_weight=kernel.candidate_weight,
+        candidate_loss=kernel.candidate_loss,
         capacity=max(masks.capacities(n, settings.largest_size(n, size))),
         outer_loss=kernel.outer_loss,
         path=settings.gradient_estimator().needs_path,
@@ -194,7 +192,16 @@ def _kernel(
     return evaluate, problem
 
 
-def _check_rows(name: str, x: jax.Array, y: jax.Array) -> None:
+def check_options(options: dict[str, Any]) -> None:
+    """Raises for what is no field of `Settings`."""
+    known = [field.name for field in dataclasses.fields(Settings)]
+    for name in options:
+        if name not in known:
+            raise UserError(f"option {name!r} is unknown: use one of {', '.join(known)}")
+
+
+def check_rows(name: str, x: jax.Array, y: jax.Array) -> None:
+    """Raises unless there are as many inputs as targets, all finite."""
     if len(x) != len(y) or not len(x):
         raise UserError(
             f"{name} have {len(x)} and {len(y)} rows: they must be as many, and more than none"

@@ -22,6 +22,17 @@ def brier(outputs: jax.Array, targets: jax.Array) -> jax.Array:
     return jnp.sum((jax.nn.softmax(outputs) - target) ** 2, axis=-1)
 
 
+def absolute_error(outputs: jax.Array, targets: jax.Array) -> jax.Array:
+    """Absolute distance of the softmax from the one-hot target, 2 (1 - p of the target's class).
+
+    Its sum over all targets is the same whatever the outputs are, so that wrong labels, as long as
+    each is rarer than the right one, leave its minimum where it is (Ghosh et al. 2017). Squared
+    errors would rather have the odds of a wrong label in the outputs.
+    """
+    p = jax.nn.softmax(outputs)
+    return 2 * (1 - jnp.take_along_axis(p, targets[:, None], axis=-1)[:, 0])
+
+
 def error_rate(outputs: jax.Array, targets: jax.Array) -> jax.Array:
     """1 where the largest logit is not the target's; its gradient is 0 everywhere."""
     return (jnp.argmax(outputs, axis=-1) != targets).astype(outputs.dtype)
@@ -38,6 +49,7 @@ _LOSSES: dict[str, LossFn] = {
     "brier": brier,
     "error_rate": error_rate,
     "squared_error": squared_error,
+    "absolute_error": absolute_error,
 }
 
 

@@ -105,19 +105,26 @@ def test_all_losses_with_and_without_validation_and_weighted(form, outer_loss):
         pbcs.kernel_objective(x, y, capacity=N, ridge=1.0, outer_loss="error_rate", path=True)
 
 
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error"])
 @pytest.mark.parametrize("d", [5, 100])
-def test_beside_validation_data_the_chosen_are_judged_without_themselves(form, d):
+def test_beside_validation_data_the_chosen_are_judged_without_themselves(form, d, loss):
     """Against fitting anew for each; else a wrong label would be chosen for its own sake."""
     x, y, x_val, y_val = problem(d)
     mask = RNG.random(N) < 0.5
     given = {"validation": (x_val, y_val), "ridge": 0.1}
     held = evaluate(x, y, mask[None], **given).losses[0]
-    both = evaluate(x, y, mask[None], candidate_weight=0.5, **given).losses[0]
+    given |= {"candidate_weight": 0.5, "candidate_loss": loss}
+    both = evaluate(x, y, mask[None], **given).losses[0]
     errors = []
     for i in range(N):
         rest = mask & (np.arange(N) != i)
         model = KernelRidge(alpha=0.1).fit(x[rest].astype(float), centred(y)[rest])
-        errors.append(((model.predict(x[i : i + 1]) - centred(y)[i]) ** 2).sum())
+        output = model.predict(x[i : i + 1])[0]
+        if loss == "squared_error":
+            errors.append(((output - centred(y)[i]) ** 2).sum())
+        else:
+            p = np.exp(10 * output) / np.exp(10 * output).sum()
+            errors.append(np.abs(p - np.eye(len(p))[y[i]]).sum())
     np.testing.assert_allclose(both, (held + 0.5 * np.mean(errors)) / 1.5, rtol=1e-4)
 
 

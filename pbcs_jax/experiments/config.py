@@ -6,10 +6,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from pbcs_jax import nets
-from pbcs_jax.coreset import OBJECTIVES
+from pbcs_jax import coreset, data, nets
+from pbcs_jax import features as features_lib
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import Inner
+from pbcs_jax.objectives.feature_kernel import FeatureKernel
 from pbcs_jax.objectives.kernel import Kernel, default_settings
 from pbcs_jax.settings import Settings
 
@@ -60,6 +61,7 @@ def summarization() -> ConfigDict:
                 "ridge": 0.0,
                 "outer_loss": "squared_error",
                 "candidate_weight": 0.0,  # of the candidates' own loss beside the validation's
+                "candidate_loss": "auto",  # absolute_error: wrong labels do not lead it astray
                 "soften": 0.3,  # kernel_then_network starts so far from what the kernel found
                 "exchanges": 0,  # at the end, of chosen samples for better ones; for clean data
                 "num_masks": 0,
@@ -102,6 +104,42 @@ def summarization() -> ConfigDict:
     )
 
 
+def features() -> ConfigDict:
+    """The keys of the experiment 'features': those of summarization, for inputs."""
+    config = summarization()
+    config.experiment = "features"
+    config.inputs = {
+        "noise": 0.0,  # standard deviation of Gaussian noise on the normalised inputs, all of them
+        "patch": 1,  # of pictures: squares with this side are chosen whole
+    }
+    config.coreset_size = 50  # inputs, or patches
+    config.methods = ("pbcs", "uniform", "f_score", "mutual_information", "mrmr", "greedy")
+    config.selection.objective = "kernel"  # or network
+    del config.selection.max_ratio, config.selection.outer_batch
+    config.selection.outer_on = "all"  # networks are scored with all inputs, or the selected ones
+    config.kernel = {  # 0 and auto choose
+        "bandwidth": 0.0,
+        "ridge": 0.0,
+        "outer_loss": "squared_error",
+        "samples": 500,  # of each outer step
+        "num_masks": 0,
+        "outer_steps": 0,
+        "estimator": "auto",
+        "learning_rate": 0.0,
+        "path_until": 0.5,
+    }
+    config.evaluation.model = "mlp"
+    config.evaluation.dropout = 0.0
+    config.evaluation.batch_size = 100
+    config.evaluation.steps = 500
+    config.evaluation.num_seeds = 2
+    return config
+
+
+OBJECTIVES = {"summarization": coreset.OBJECTIVES, "features": features_lib.OBJECTIVES}
+TEMPLATES = {"summarization": summarization, "features": features}
+
+
 def choose_preset(preset: str | None, presets: Mapping[str, Mapping[str, Any]], config: ConfigDict):
     """`config` with one of `presets` applied: dotted keys and their values.
 
@@ -119,20 +157,23 @@ def choose_preset(preset: str | None, presets: Mapping[str, Mapping[str, Any]], 
 
 def check(config: ConfigDict) -> None:
     """Raises for what can be known to be wrong before any data are read."""
-    allowed = flatten(summarization())
+    template = TEMPLATES[config.experiment]
+    allowed = flatten(template())
     given = flatten(config)
     for key in given:
         if key not in allowed:
             raise UserError(f"config key {key!r} is unknown: use one of {', '.join(allowed)}")
     for key in allowed:
         if key not in given:
-            raise UserError(f"config key {key!r} is missing: start from config.summarization()")
+            raise UserError(
+                f"config key {key!r} is missing: start from config.{template.__name__}()"
+            )
     if config.coreset_size <= 0:
         raise UserError(
             f"coreset_size is {config.coreset_size}: it must be at least 1 and at most the number "
             "of candidates"
         )
-    if config.selection.max_ratio and config.selection.max_ratio < 1:
+    if config.selection.get("max_ratio") and config.selection.max_ratio < 1:
         raise UserError(
             f"selection.max_ratio is {config.selection.max_ratio}: use 0, or at least 1"
         )
@@ -146,15 +187,40 @@ def check(config: ConfigDict) -> None:
         raise UserError(f"checkpoint_every is {config.checkpoint_every}: use at least 1")
     if not config.methods or len(set(config.methods)) != len(config.methods):
         raise UserError(f"methods are {tuple(config.methods)}: name at least one, and none twice")
-    if config.selection.objective not in OBJECTIVES:
+    objectives = OBJECTIVES[config.experiment]
+    if config.selection.objective not in objectives:
         raise UserError(
             f"selection.objective {config.selection.objective!r} is unknown: use one of "
-            f"{', '.join(OBJECTIVES)}"
+            f"{', '.join(objectives)}"
         )
     outer_settings(config)
     inner_settings(config)
     evaluation_settings(config, config.coreset_size)
-    kernel_settings(config, 1000)
+    if config.experiment == "features":
+        if config.inputs.noise < 0:
+            raise UserError(f"inputs.noise is {config.inputs.noise}: it must not be negative")
+        if config.inputs.patch < 1:
+            raise UserError(f"inputs.patch is {config.inputs.patch}: use at least 1")
+        feature_kernel_settings(config)
+    else:
+        kernel_settings(config, 1000)
+    loop_settings(config, 1000)
+
+
+def load_problem(config: ConfigDict) -> data.Problem:
+    """The data that `config` names, corrupted as it says."""
+    source = config.data
+    dataset = data.load(source.source, name=source.name, path=source.path, dir=source.dir)
+    return data.make_problem(
+        dataset,
+        seed=config.seed,
+        num_candidates=source.num_candidates,
+        num_validation=source.num_validation,
+        noise_kind=config.noise.kind,
+        noise_rate=config.noise.rate,
+        imbalance_factor=config.imbalance.factor,
+        input_noise=config.get("inputs", {}).get("noise", 0.0),
+    )
 
 
 def outer_settings(config: ConfigDict) -> Settings:
@@ -165,16 +231,31 @@ def outer_settings(config: ConfigDict) -> Settings:
 
 def kernel_settings(config: ConfigDict, n: int) -> Kernel:
     """The kernel's settings in `config.kernel`, for n candidates."""
+    own, settings = _own_and_loop(config, Kernel, default_settings(n))
+    return Kernel(**own, settings=settings)
+
+
+def feature_kernel_settings(config: ConfigDict) -> tuple[FeatureKernel, Settings]:
+    """The same of the experiment 'features'."""
+    own, settings = _own_and_loop(config, FeatureKernel, features_lib.KERNEL_SETTINGS)
+    return FeatureKernel(**own), settings
+
+
+def _own_and_loop(
+    config: ConfigDict, kind: Any, default: Settings
+) -> tuple[dict[str, Any], Settings]:
+    """What of `config.kernel` is a field of `kind`, and `default` with all the rest that is set."""
     given = dict(config.kernel)
-    own = {f.name for f in dataclasses.fields(Kernel)}
+    own = {f.name for f in dataclasses.fields(kind)}
     loop = {k: v for k, v in given.items() if k not in own and v not in (0, "auto")}
-    settings = dataclasses.replace(default_settings(n), **loop)
-    return Kernel(**{k: v for k, v in given.items() if k in own}, settings=settings)
+    return {k: v for k, v in given.items() if k in own}, dataclasses.replace(default, **loop)
 
 
 def loop_settings(config: ConfigDict, n: int) -> Settings:
     """The settings of the outer loop that is checkpointed: the network's, or the kernel's alone."""
     if config.selection.objective == "kernel":
+        if config.experiment == "features":
+            return feature_kernel_settings(config)[1]
         settings = kernel_settings(config, n).settings
         assert settings is not None
         return settings
@@ -193,6 +274,17 @@ def evaluation_settings(config: ConfigDict, size: int) -> Inner:
     if config.evaluation.epochs:
         given["steps"] = config.evaluation.epochs * -(-size // (given["batch_size"] or size))
     return Inner(**given, shared_init=False)
+
+
+def judge_nets(config: ConfigDict, num_classes: int) -> dict[str, Any]:
+    """The nets of the evaluation by name: its own first, then those of the transfer."""
+    given = config.evaluation
+    nets_by_name = {}
+    for name in (given.model, *given.transfer):
+        # The width and dropout of the config are meant for its own net.
+        width, dropout = (given.width, given.dropout) if name == given.model else (0, 0.0)
+        nets_by_name[name] = make_net(name, width, dropout, num_classes)
+    return nets_by_name
 
 
 def make_net(name: str, width: int, dropout: float, num_classes: int):

@@ -19,7 +19,7 @@ def write_coreset_report(
     folder: Path,
 ) -> None:
     """Writes `report.html` and the figures of one run into its folder."""
-    figures = [
+    figures: list[report.Entry] = [
         (
             "Accuracy by method",
             f"Test accuracy of a fresh {config.evaluation.model} trained on each coreset, "
@@ -27,22 +27,7 @@ def write_coreset_report(
             report.accuracy_by_method(summary["methods"]),
         )
     ]
-    if history:
-        steps = [record["step"] for record in history]
-        histograms = np.array([record["histogram"] for record in history])
-        edges = np.linspace(0, 1, histograms.shape[1] + 1)
-        figures += [
-            (
-                "Outer loss",
-                "Mean over the masks of each outer step.",
-                report.outer_loss(steps, [record["outer_loss"] for record in history]),
-            ),
-            (
-                "Probabilities",
-                "How many candidates have which probability, over time.",
-                report.probability_evolution(steps, histograms, edges),
-            ),
-        ]
+    figures += search_figures(history)
     names = [str(c) for c in range(problem.num_classes)]
     counts = {
         name: np.bincount(problem.y[drawn[0]], minlength=problem.num_classes)
@@ -66,8 +51,7 @@ def write_coreset_report(
                 ),
             )
         )
-    for title, _, figure in figures:
-        report.save(figure, folder / "figures" / f"{title.lower().replace(' ', '_')}.png")
+    report.save_all(figures, folder / "figures")
     facts = [
         ("Data", f"{problem.name} ({problem.source})"),
         ("Candidates", len(problem.y)),
@@ -85,6 +69,27 @@ def write_coreset_report(
         {"Methods": report.method_table(summary["methods"])},
         figures,
     )
+
+
+def search_figures(history: list[dict[str, Any]]) -> list[report.Entry]:
+    """The outer loss and the probabilities over time; none without a history."""
+    if not history:
+        return []
+    steps = [record["step"] for record in history]
+    histograms = np.array([record["histogram"] for record in history])
+    edges = np.linspace(0, 1, histograms.shape[1] + 1)
+    return [
+        (
+            "Outer loss",
+            "Mean over the masks of each outer step.",
+            report.outer_loss(steps, [record["outer_loss"] for record in history]),
+        ),
+        (
+            "Probabilities",
+            "How many candidates have which probability, over time.",
+            report.probability_evolution(steps, histograms, edges),
+        ),
+    ]
 
 
 def judged_by(config: ConfigDict) -> str:

@@ -1,40 +1,34 @@
 """How good a coreset is: fresh networks trained on it, and their accuracy on the test set."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from pbcs_jax.data import Problem
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.nets.model import as_model
-from pbcs_jax.objectives.network import network_objective
+from pbcs_jax.objectives.features import features_objective
+from pbcs_jax.objectives.network import Objective, network_objective
 from pbcs_jax.parallel import mask_mesh
+
+Make = Callable[[int, Mesh], Objective]
+"""`(size, mesh) -> evaluate`, which trains fresh networks on what its masks choose."""
 
 
 class Judge:
-    """Trains fresh networks on coresets, and gives the last step's accuracy on the test set."""
+    """Trains fresh networks on what was chosen: the last step's accuracy on the test set."""
 
-    def __init__(self, config: ConfigDict, problem: Problem, key: jax.Array, net: nn.Module):
+    def __init__(self, make: Make, n: int, key: jax.Array):
+        """`n` is the number of things to choose from; `key` is the same for all methods."""
+        self._make = lambda size, mesh: jax.jit(make(size, mesh))
+        self._n = n
         self._key = key
-        self._n = len(problem.y)
-        self._make = lambda size, mesh: jax.jit(
-            network_objective(
-                as_model(net),
-                problem.x,
-                problem.y,
-                capacities=(size,),
-                inner=config_lib.evaluation_settings(config, size),
-                validation=(problem.x_test, problem.y_test),
-                outer_loss="error_rate",
-                mesh=mesh,
-            )
-        )
         self._compiled: dict[tuple[int, int], Any] = {}
 
     def __call__(self, coresets: list[np.ndarray]) -> Iterator[list[float]]:
@@ -61,15 +55,44 @@ class Judge:
 
 
 def make_judges(config: ConfigDict, problem: Problem, key: jax.Array) -> dict[str, Judge]:
-    """Judges by the net's name: the evaluation's own net first, then those of the transfer.
+    """Judges of samples by the net's name: the evaluation's own first, then the transfer's.
 
     All methods meet the same judges with the same key: they start from the same weights.
     """
-    given = config.evaluation
-    judges = {}
-    for name in (given.model, *given.transfer):
-        # The width and dropout of the config are meant for its own net.
-        width, dropout = (given.width, given.dropout) if name == given.model else (0, 0.0)
-        net = config_lib.make_net(name, width, dropout, problem.num_classes)
-        judges[name] = Judge(config, problem, key, net)
-    return judges
+
+    def make(net):
+        return lambda size, mesh: network_objective(
+            as_model(net),
+            problem.x,
+            problem.y,
+            capacities=(size,),
+            inner=config_lib.evaluation_settings(config, size),
+            validation=(problem.x_test, problem.y_test),
+            outer_loss="error_rate",
+            mesh=mesh,
+        )
+
+    nets = config_lib.judge_nets(config, problem.num_classes)
+    return {name: Judge(make(net), len(problem.y), key) for name, net in nets.items()}
+
+
+def make_feature_judges(
+    config: ConfigDict, problem: Problem, groups: np.ndarray, key: jax.Array
+) -> dict[str, Judge]:
+    """The same for inputs: networks are trained on all samples, and tested, with those chosen."""
+
+    def make(net):
+        return lambda size, mesh: features_objective(
+            as_model(net),
+            problem.x,
+            problem.y,
+            inner=config_lib.evaluation_settings(config, len(problem.y)),
+            groups=groups,
+            validation=(problem.x_test, problem.y_test),
+            outer_loss="error_rate",
+            outer_on="selected",
+            mesh=mesh,
+        )
+
+    nets = config_lib.judge_nets(config, problem.num_classes)
+    return {name: Judge(make(net), int(groups.max()) + 1, key) for name, net in nets.items()}

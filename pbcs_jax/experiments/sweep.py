@@ -120,7 +120,8 @@ def _write(summary: dict[str, Any], config: ConfigDict, folder: Path, console: C
     points = {point: found["methods"] for point, found in summary["points"].items()}
     metrics = list(dict.fromkeys(m for p in points.values() for r in p.values() for m in r))
     metrics.remove("seconds")
-    tables, figures = {}, []
+    tables: dict[str, report.Rows] = {}
+    figures: list[report.Entry] = []
     for metric in metrics:
         title = METRICS.get(metric, metric.replace("_", " ") + ", %")
         tables[title] = report.sweep_table(
@@ -130,9 +131,7 @@ def _write(summary: dict[str, Any], config: ConfigDict, folder: Path, console: C
             heading = f"{title.removesuffix(', %').capitalize()}{panel and ': ' + panel}"
             caption = f"Mean and standard deviation over {len(summary['seeds'])} seeds."
             figures.append((heading, caption, report.sweep_figure(axis, values, curves, title)))
-    for title, _, figure in figures:
-        name = "".join(c if c.isalnum() else "_" for c in title.lower())
-        report.save(figure, folder / "figures" / f"{name}.png")
+    report.save_all(figures, folder / "figures")
     dataset = summary["dataset"]
     facts = [
         ("Data", f"{dataset['name']} ({dataset['source']})"),

@@ -42,6 +42,8 @@ class Kernel:
       candidate_weight: the candidates' own mean loss counts this much beside the validation's, for
         the chosen ones by leave-one-out. It keeps a small validation set from being over-fitted,
         even if half of the labels are wrong; choose it where K is larger than that set.
+      candidate_loss: what that is the mean of; 'auto' is 'absolute_error' for classes, which wrong
+        labels do not lead astray, and the outer loss for regression.
       soften: 'kernel_then_network' starts from s moved by this much towards K/n.
       exchanges: of the objective 'kernel': at the end so many chosen samples at most are exchanged
         for better ones, see `exchange.py`. For clean data; they would fit few validation data, or
@@ -53,6 +55,7 @@ class Kernel:
     ridge: float = 0.0
     outer_loss: str | losses.LossFn = "squared_error"
     candidate_weight: float = 0.0
+    candidate_loss: str | losses.LossFn = "auto"
     soften: float = 0.3
     exchanges: int = 0
     settings: Settings | None = None
@@ -107,6 +110,7 @@ def kernel_objective(
     validation: tuple[jax.Array, jax.Array] | None = None,
     outer_loss: str | losses.LossFn = "squared_error",
     candidate_weight: float = 0.0,
+    candidate_loss: str | losses.LossFn = "auto",
     path: bool = False,
     mask_chunk: int = 0,
     mesh: Mesh | None = None,
@@ -121,12 +125,17 @@ def kernel_objective(
       validation: `(features [v, d], y)`, held-out outer data; the candidates themselves if None.
       outer_loss: see `Kernel`.
       candidate_weight: see `Kernel`.
+      candidate_loss: see `Kernel`.
       path: whether to give dL/dm.
       mask_chunk: masks that a device works on side by side; 0 chooses.
       mesh: the devices to spread the masks over; all of them if None, but only one of CPU devices,
         whose linear algebra keeps all cores busy.
     """
     loss_fn = losses.get(outer_loss)
+    if candidate_loss == "auto":
+        is_classes = jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer)
+        candidate_loss = "absolute_error" if is_classes else outer_loss
+    candidate_loss_fn = losses.get(candidate_loss)
     if path and loss_fn is losses.error_rate:
         raise UserError(
             "outer_loss 'error_rate' has no gradient: use 'squared_error' or 'brier', "
@@ -154,10 +163,17 @@ def kernel_objective(
     held_out = candidate_weight > 0 and validation is not None
 
     # Outputs and targets are [c, n + v] here: short rows are slow to go through on CPU.
-    def outer_of(outputs, data):
+    def per_example(loss_fn, outputs, data):
         if loss_fn is losses.squared_error:
-            return jnp.sum((outputs - data.targets) ** 2, axis=0) @ data.weights
-        return data.weights @ loss_fn(outputs.T * LOGIT_SCALE, data.classes)
+            return jnp.sum((outputs - data.targets) ** 2, axis=0)
+        return loss_fn(outputs.T * LOGIT_SCALE, data.classes)
+
+    def outer_of(outputs, data):
+        values = per_example(loss_fn, outputs, data)
+        if held_out and candidate_loss_fn is not loss_fn:
+            candidates = per_example(candidate_loss_fn, outputs, data)
+            values = jnp.where(jnp.arange(n + v) < n, candidates, values)
+        return data.weights @ values
 
     def evaluate_one(data, mapped):
         indices, weights = mapped

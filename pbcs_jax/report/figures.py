@@ -5,7 +5,6 @@ display, safe in threads. The page that shows a figure gives it its heading and 
 """
 
 import io
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,14 +16,13 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
 from numpy.typing import ArrayLike
 
-from pbcs_jax.report.files import write_atomically
 from pbcs_jax.report.tables import REFERENCE, Methods, accuracy_text, mean_accuracy
 
-_WIDTH, _DPI = 8.0, 150  # inches, and 1200 pixels: sharp at the width of the page
-_INK, _FAINT, _GREY = "#333333", "#e3e6ea", "#9a9fa6"
+WIDTH, DPI = 8.0, 150  # inches, and 1200 pixels: sharp at the width of the page
+INK, _FAINT, _GREY = "#333333", "#e3e6ea", "#9a9fa6"
 # Okabe and Ito's colours, which the colour-blind can tell apart, without the light yellow; then
 # four more, for figures with so many methods that markers must help.
-_PALETTE = (
+PALETTE = (
     *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"),
     *("#000000", "#7b3294", "#8c510a", "#80cdc1"),
 )
@@ -41,15 +39,15 @@ def outer_loss(steps: ArrayLike, losses: ArrayLike) -> Figure:
       losses: `[T]` losses; NaN where a step has none.
     """
     steps, losses = np.asarray(steps), np.asarray(losses, float)
-    figure, axes = _chart(3.4, "outer step", "outer loss (mean over masks)")
+    figure, axes = chart(3.4, "outer step", "outer loss (mean over masks)")
     width = len(steps) // 40 * 2 + 1
     if width > 1:
-        axes.plot(steps, losses, color=_PALETTE[0], alpha=0.3, lw=0.9, label="each step")
+        axes.plot(steps, losses, color=PALETTE[0], alpha=0.3, lw=0.9, label="each step")
         smooth = _moving_mean(losses, width)
-        axes.plot(steps, smooth, color=_PALETTE[0], lw=2.2, label=f"mean of {width} steps")
+        axes.plot(steps, smooth, color=PALETTE[0], lw=2.2, label=f"mean of {width} steps")
         _legend(axes)
     else:  # too few steps to smooth
-        axes.plot(steps, losses, "o-", color=_PALETTE[0], lw=1.5, ms=4)
+        axes.plot(steps, losses, "o-", color=PALETTE[0], lw=1.5, ms=4)
     axes.margins(x=0.01)
     return figure
 
@@ -63,7 +61,7 @@ def probability_evolution(steps: ArrayLike, histograms: ArrayLike, edges: ArrayL
       edges: `[B + 1]` edges of the bins, in 0..1.
     """
     steps, counts = np.asarray(steps, float), np.asarray(histograms, float)
-    figure, axes = _chart(3.8, "outer step", "probability s")
+    figure, axes = chart(3.8, "outer step", "probability s")
     middles = (steps[1:] + steps[:-1]) / 2
     first, last = (steps[0], steps[-1]) if len(steps) > 1 else (steps[0] - 0.5, steps[0] + 0.5)
     times = np.concatenate([[first], middles, [last]])
@@ -71,9 +69,9 @@ def probability_evolution(steps: ArrayLike, histograms: ArrayLike, edges: ArrayL
     norm = LogNorm(1, max(10.0, counts.max()))
     image = axes.pcolorfast(times, np.asarray(edges), shown, cmap="viridis_r", norm=norm)
     bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=30, format="{x:,.0f}")
-    bar.set_label("number of samples", color=_INK)
+    bar.set_label("number of samples", color=INK)
     bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=9, colors=_INK, which="both", length=0)
+    bar.ax.tick_params(labelsize=9, colors=INK, which="both", length=0)
     axes.grid(False)
     return figure
 
@@ -87,7 +85,7 @@ def class_counts(
       counts_by_method: `{name: [C]}`.
       class_names: `[C]` names.
     """
-    figure, axes = _chart(3.2, "class", "selected samples")
+    figure, axes = chart(3.2, "class", "selected samples")
     places = np.arange(len(class_names))
     width = 0.8 / len(counts_by_method)
     colours = _colours(counts_by_method)
@@ -120,9 +118,9 @@ def accuracy_by_method(methods: Methods) -> Figure:
     """
     means = {name: mean_accuracy(record) for name, record in methods.items()}
     names = sorted((name for name in means if np.isfinite(means[name])), key=means.__getitem__)
-    figure, axes = _chart(0.9 + 0.42 * len(names), "test accuracy (%)", "")
+    figure, axes = chart(0.9 + 0.42 * len(names), "test accuracy (%)", "")
     colours = _colours(methods)
-    text: dict[str, Any] = {"va": "center", "size": 9, "color": _INK}
+    text: dict[str, Any] = {"va": "center", "size": 9, "color": INK}
     beside = axes.get_yaxis_transform()
     for place, name in enumerate(names):
         accuracy = methods[name]["test_accuracy"]
@@ -157,7 +155,7 @@ def sweep_figure(
       curves: `{method: [P] (mean, std)}`; NaN where a method has none.
       ylabel: the metric.
     """
-    figure, axes = _chart(4.0, axis, ylabel)
+    figure, axes = chart(4.0, axis, ylabel)
     are_numbers = len(values) > 1 and not any(isinstance(value, str) for value in values)
     places = np.asarray(values, float) if are_numbers else np.arange(len(values))
     # Error bars of neighbours would hide each other: each method stands a little to the right.
@@ -201,19 +199,17 @@ def contact_sheet(
     wrong = labels != (labels if true_labels is None else np.asarray(true_labels))
     spread = np.linspace(0, len(labels) - 1, min(len(labels), _MOST_PICTURES)).round().astype(int)
     shown = np.argsort(labels, kind="stable")[spread]
-    pictures = _displayable(np.asarray(images)[shown])
+    pictures = displayable(np.asarray(images)[shown])
     columns = int(np.clip(np.sqrt(4 * len(shown)), 10, 20))
     tall = pictures.shape[1] / pictures.shape[2]
     places, captions, height = _flow([str(label) for label in labels[shown]], columns, tall)
 
     # Exact inches instead of a layout engine, so that no picture is squeezed and no margin is left.
     margin, heading = 0.06, 0.3
-    sheet = height * (_WIDTH - 2 * margin) / columns
+    sheet = height * (WIDTH - 2 * margin) / columns
     total = sheet + heading + margin
-    figure = Figure(figsize=(_WIDTH, total), dpi=_DPI, facecolor="white")
-    axes = figure.add_axes(
-        (margin / _WIDTH, margin / total, 1 - 2 * margin / _WIDTH, sheet / total)
-    )
+    figure = Figure(figsize=(WIDTH, total), dpi=DPI, facecolor="white")
+    axes = figure.add_axes((margin / WIDTH, margin / total, 1 - 2 * margin / WIDTH, sheet / total))
     axes.set_axis_off()
     for (x, y), picture, index in zip(places, pictures, shown, strict=True):
         wide, high = 0.94, tall - 0.06
@@ -224,13 +220,13 @@ def contact_sheet(
             axes.add_patch(frame).set_clip_on(False)
     axes.set(xlim=(0, columns), ylim=(height, 0))  # each picture has moved the limits to its own
     for x, y, caption in captions:
-        axes.text(x, y, caption, size=9, weight="bold", color=_INK, parse_math=False)
+        axes.text(x, y, caption, size=9, weight="bold", color=INK, parse_math=False)
     title = f"{len(labels):,} selected"
     if len(shown) < len(labels):
         title += f" ({len(shown)} of them shown)"
     if true_labels is not None:
         title += f", {wrong.sum():,} with a wrong label (red frame)"
-    figure.text(margin / _WIDTH, 1 - margin / total, title, size=10, color=_INK, va="top")
+    figure.text(margin / WIDTH, 1 - margin / total, title, size=10, color=INK, va="top")
     return figure
 
 
@@ -239,24 +235,19 @@ def to_png(figure: Figure) -> bytes:
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # a second layout moves everything by a fraction of a pixel
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
     return buffer.getvalue()
 
 
-def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Writes the figure as a PNG file, whole or not at all."""
-    write_atomically(path, to_png(figure))
-
-
-def _chart(height: float, xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
+def chart(height: float, xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
     """A figure with one pair of axes in the style that all charts share."""
-    figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, facecolor="white", layout="constrained")
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor="white", layout="constrained")
     axes = figure.add_subplot()
-    axes.set_xlabel(xlabel, color=_INK, labelpad=6)
-    axes.set_ylabel(ylabel, color=_INK, labelpad=6)
+    axes.set_xlabel(xlabel, color=INK, labelpad=6)
+    axes.set_ylabel(ylabel, color=INK, labelpad=6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(_GREY)
-    axes.tick_params(labelsize=9, colors=_INK, length=0, pad=5)
+    axes.tick_params(labelsize=9, colors=INK, length=0, pad=5)
     axes.grid(color=_FAINT, lw=0.8)
     axes.set_axisbelow(True)
     return figure, axes
@@ -268,13 +259,13 @@ def _legend(axes: Axes) -> None:
         loc="lower left", bbox_to_anchor=(0, 1), ncols=6, frameon=False, fontsize=9, borderpad=0
     )
     for text in legend.get_texts():
-        text.set(parse_math=False, color=_INK)
+        text.set(parse_math=False, color=INK)
 
 
 def _colours(names: Iterable[str]) -> dict[str, str]:
     """Grey for the reference, the palette in order for the others, alike in all figures."""
     others = [name for name in names if name != REFERENCE]
-    palette = {name: _PALETTE[index % len(_PALETTE)] for index, name in enumerate(others)}
+    palette = {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(others)}
     return {**palette, REFERENCE: _GREY}
 
 
@@ -287,7 +278,7 @@ def _moving_mean(values: np.ndarray, width: int) -> np.ndarray:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _displayable(images: np.ndarray) -> np.ndarray:
+def displayable(images: np.ndarray) -> np.ndarray:
     """`[k, H, W, C]` in any range to `[k, H, W, C]` in 0..1, without C if it is 1."""
     if images.dtype == np.uint8:
         images = images / 255.0

@@ -4,12 +4,17 @@ import base64
 import html
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from pbcs_jax.report.figures import to_png
 from pbcs_jax.report.files import write_atomically
+from pbcs_jax.report.inputs import Film
 from pbcs_jax.report.tables import Rows, html_table
+
+Entry = tuple[str, str, Figure | Film]
+"""`(title, caption, figure)`."""
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1f2328; --muted: #59636e; --line: #d8dee4;
@@ -35,6 +40,7 @@ th:first-child, td:first-child { padding-left: 0; text-align: left; }
 figure { margin: 0; }
 img { display: block; width: 100%; height: auto; padding: 10px; background: #ffffff;
   border: 1px solid var(--line); border-radius: 8px; }
+img.film { width: auto; image-rendering: pixelated; }
 figcaption { margin-top: .6rem; color: var(--muted); font-size: .9rem; }
 """
 
@@ -44,7 +50,7 @@ def write_report(
     title: str,
     intro: Sequence[tuple[str, object]],
     tables: Mapping[str, Rows],
-    figures: Sequence[tuple[str, str, Figure]],
+    figures: Sequence[Entry],
 ) -> None:
     """Writes the page: facts, tables, figures; all text is escaped.
 
@@ -87,13 +93,28 @@ def write_report(
     write_atomically(path, page)
 
 
-def _figure(title: str, caption: str, figure: Figure) -> str:
+def save_all(figures: Sequence[Entry], folder: Path) -> None:
+    """Writes each figure into a file of its own, named after its title."""
+    for title, _, figure in figures:
+        name = "".join(c if c.isalnum() else "_" for c in title.lower())
+        kind, content = _encoded(figure)
+        write_atomically(folder / f"{name}.{kind}", content)
+
+
+def _encoded(figure: Figure | Film) -> tuple[str, bytes]:
+    """The kind of picture, and its bytes."""
+    return ("gif", figure.gif) if isinstance(figure, Film) else ("png", to_png(figure))
+
+
+def _figure(title: str, caption: str, figure: Figure | Film) -> str:
     name = html.escape(title)
-    data = base64.b64encode(to_png(figure)).decode("ascii")
+    kind, content = _encoded(figure)
+    data = base64.b64encode(content).decode("ascii")
+    small = ' class="film"' if kind == "gif" else ""
     return f"""<section>
 <h2>{name}</h2>
 <figure>
-<img alt="{name}" src="data:image/png;base64,{data}">
+<img alt="{name}"{small} src="data:image/{kind};base64,{data}">
 <figcaption>{html.escape(caption)}</figcaption>
 </figure>
 </section>"""

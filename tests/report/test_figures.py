@@ -53,8 +53,8 @@ def test_figures_are_not_blank_and_are_reproducible(name):
 
 
 def test_equal_data_is_equal_files(tmp_path):
-    for name in ("a.png", "b.png"):
-        report.save(report.accuracy_by_method(METHODS), tmp_path / name)
+    entries = [(name, "", report.accuracy_by_method(METHODS)) for name in ("a", "b")]
+    report.save_all(entries, tmp_path)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
