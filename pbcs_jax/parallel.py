@@ -39,6 +39,15 @@ def mask_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
     )
 
 
+def solver_mesh() -> Mesh:
+    """The mesh for objectives that are linear algebra: all devices, but only one of CPU devices.
+
+    Its routines keep all cores busy by themselves, and block a thread that CPU devices share.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    return mask_mesh(jax.local_devices()[:1] if on_cpu else None)
+
+
 def replicate(tree: Any, mesh: Mesh) -> Any:
     """The arrays of `tree` on every device of the mesh."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))

@@ -95,7 +95,7 @@ def feature_kernel_objective(
       outer_loss: see `FeatureKernel`.
       path: whether to give dL/dm.
       mask_chunk: masks that a device works on side by side.
-      mesh: the devices to spread the masks over; all of them if None.
+      mesh: the devices to spread the masks over; `parallel.solver_mesh()` if None.
     """
     loss_fn = losses.get(outer_loss)
     if path and loss_fn is losses.error_rate:
@@ -103,7 +103,7 @@ def feature_kernel_objective(
             "outer_loss 'error_rate' has no gradient: use 'squared_error' or 'brier', "
             "or the estimator 'pge'"
         )
-    mesh = mesh or parallel.mask_mesh()
+    mesh = mesh or parallel.solver_mesh()
     is_regression = not jnp.issubdtype(data.classes.dtype, jnp.integer)
     if is_regression and isinstance(outer_loss, str) and outer_loss != "squared_error":
         raise UserError(f"outer_loss {outer_loss!r} is for classes: use 'squared_error'")

@@ -128,8 +128,7 @@ def kernel_objective(
       candidate_loss: see `Kernel`.
       path: whether to give dL/dm.
       mask_chunk: masks that a device works on side by side; 0 chooses.
-      mesh: the devices to spread the masks over; all of them if None, but only one of CPU devices,
-        whose linear algebra keeps all cores busy.
+      mesh: the devices to spread the masks over; `parallel.solver_mesh()` if None.
     """
     loss_fn = losses.get(outer_loss)
     if candidate_loss == "auto":
@@ -149,7 +148,7 @@ def kernel_objective(
     if is_regression and isinstance(outer_loss, str) and outer_loss != "squared_error":
         raise UserError(f"outer_loss {outer_loss!r} is for classes: use 'squared_error'")
     on_cpu = jax.default_backend() == "cpu"
-    mesh = mesh or parallel.mask_mesh(jax.local_devices()[:1] if on_cpu else None)
+    mesh = mesh or parallel.solver_mesh()
     data = parallel.replicate(data, mesh)
     if not mask_chunk:
         # Features are read once for a whole chunk; rows of a Gram matrix are a mask's own, and on

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pbcs_jax import parallel, selection
+from pbcs_jax import selection
 from pbcs_jax.baselines.features.inputs import Inputs
 from pbcs_jax.objectives import feature_kernel
 
@@ -27,12 +27,7 @@ def greedy(key: jax.Array, data: Inputs, size: int, samples: int = 500) -> np.nd
     choose_key, key = jax.random.split(key)
     bandwidth, ridge = feature_kernel.choose(choose_key, rows, size, samples)
     evaluate = feature_kernel.feature_kernel_objective(
-        rows,
-        bandwidth=bandwidth,
-        ridge=ridge,
-        samples=samples,
-        path=True,
-        mesh=parallel.mask_mesh(jax.local_devices()[:1]),
+        rows, bandwidth=bandwidth, ridge=ridge, samples=samples, path=True
     )
     return np.sort(np.asarray(_choose(evaluate, key, jnp.full((count,), START / count), size)))
 
