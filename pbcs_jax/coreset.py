@@ -156,7 +156,7 @@ def select_coreset(
 def _kernel(
     key, x, y, model, size, validation, kernel, settings, mesh
 ) -> tuple[Objective, dict[str, Any]]:
-    """The kernel objective of these data, and what it is made of: features, ridge and so on."""
+    """The kernel objective of these data, and what it is made of, for the exchanges."""
     feature_key, ridge_key = jax.random.split(key)
     n = len(x)
     given = kernel.features
@@ -189,7 +189,8 @@ def _kernel(
         path=settings.gradient_estimator().needs_path,
         mesh=mesh,
     )
-    return evaluate, problem
+    # The objective has the features already: a second copy would be gigabytes for many candidates.
+    return evaluate, problem if kernel.exchanges else {}
 
 
 def check_options(options: dict[str, Any]) -> None:

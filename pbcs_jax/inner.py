@@ -113,6 +113,7 @@ class _Progress(NamedTuple):
     first_loss: jax.Array
     loss: jax.Array
     grad_norm: jax.Array
+    order: jax.Array  # of the rows in this epoch; empty where a batch is all of them
 
 
 def train(
@@ -179,10 +180,12 @@ def train_and_differentiate(
     return _finish(after), value, Tail(path, cotangents, weight)
 
 
-def _begin(settings: Inner, variables: Any) -> _Progress:
+def _begin(settings: Inner, variables: Any, capacity: int) -> _Progress:
     opt_state = settings.transformation().init(variables["params"])
     unknown = jnp.full((), jnp.inf)
-    return _Progress(variables, opt_state, jnp.zeros((), jnp.int32), unknown, unknown, unknown)
+    order = jnp.arange(capacity if settings.batch_size else 0, dtype=jnp.int32)
+    step = jnp.zeros((), jnp.int32)
+    return _Progress(variables, opt_state, step, unknown, unknown, unknown, order)
 
 
 def _finish(progress: _Progress) -> Trained:
@@ -202,7 +205,7 @@ def _train_for(
     steps: int,
 ) -> _Progress:
     """The first `steps` steps, in the span of the coreset where that is less work."""
-    start = _begin(settings, variables)
+    start = _begin(settings, variables, coreset.weights.shape[0])
     back = lambda progress: progress  # noqa: E731
     linear = settings.optimizer == "sgd" and not settings.weight_decay
     if linear and span.is_smaller(model, coreset.x):
@@ -228,7 +231,7 @@ def _make_step(
     if settings.batch_size:
         take_batch = _epochs(batch_key, coreset, settings.batch_size)
     else:
-        take_batch = lambda step: coreset  # noqa: E731
+        take_batch = lambda step, order: (coreset, order)  # noqa: E731
 
     def mean_loss(params, state, batch, rng):
         variables = {"params": params, "state": state}
@@ -240,7 +243,7 @@ def _make_step(
         return batch.weights @ losses / jnp.maximum(total, 1e-6), (variables["state"], total)
 
     def step(progress, nudge=None):
-        batch = take_batch(progress.step)
+        batch, order = take_batch(progress.step, progress.order)
         rng = jax.random.fold_in(dropout_key, progress.step)
         params, state = progress.variables["params"], progress.variables["state"]
         (loss, (state, total)), gradient = jax.value_and_grad(mean_loss, has_aux=True)(
@@ -253,25 +256,34 @@ def _make_step(
         first = jnp.where(progress.step == 0, loss, progress.first_loss)
         # The tail is differentiated, and the norm of a zero gradient has no derivative.
         norm = optax.tree.norm(jax.lax.stop_gradient(gradient))
-        return _Progress(variables, opt_state, progress.step + 1, first, loss, norm), total
+        return _Progress(variables, opt_state, progress.step + 1, first, loss, norm, order), total
 
     return step
 
 
-def _epochs(key: jax.Array, coreset: Coreset, batch_size: int) -> Callable[[jax.Array], Coreset]:
-    """Mini-batches by shuffled epochs over the rows that count; an epoch's last may be short."""
+def _epochs(
+    key: jax.Array, coreset: Coreset, batch_size: int
+) -> Callable[[jax.Array, jax.Array], tuple[Coreset, jax.Array]]:
+    """Mini-batches by shuffled epochs over the rows that count; an epoch's last may be short.
+
+    Returns:
+      `(step, order) -> (batch, order)`; the order of the rows is drawn where an epoch begins.
+    """
     used = coreset.weights > 0
     count = jnp.sum(used)
     batches = jnp.maximum((count + batch_size - 1) // batch_size, 1)
 
-    def take(step):
-        epoch, batch = step // batches, step % batches
+    def shuffled(epoch):
         # Row i's number does not depend on the capacity: padding changes no batch.
-        order = jax.random.uniform(jax.random.fold_in(key, epoch), used.shape)
-        order = jnp.argsort(jnp.where(used, order, 2.0))
+        numbers = jax.random.uniform(jax.random.fold_in(key, epoch), used.shape)
+        return jnp.argsort(jnp.where(used, numbers, 2.0)).astype(jnp.int32)
+
+    def take(step, order):
+        epoch, batch = step // batches, step % batches
+        order = jax.lax.cond(batch == 0, shuffled, lambda _: order, epoch)
         position = batch * batch_size + jnp.arange(batch_size)
         rows = order[jnp.minimum(position, used.shape[0] - 1)]
         weights = jnp.where(position < count, coreset.weights[rows], 0)
-        return Coreset(coreset.x[rows], coreset.y[rows], weights)
+        return Coreset(coreset.x[rows], coreset.y[rows], weights), order
 
     return take

@@ -82,6 +82,11 @@ def make(
 
 def normalise(features: jax.Array, *others: jax.Array) -> list[jax.Array]:
     """All of them less the mean of the first, scaled so that its mean squared length is 1."""
+    return _normalise(jnp.asarray(features), *others)
+
+
+@jax.jit  # in one go: features of many candidates are gigabytes
+def _normalise(features, *others):
     mean = jnp.mean(features, axis=0)
     scale = jnp.sqrt(jnp.mean(jnp.sum((features - mean) ** 2, axis=1)))
     return [(rows - mean) / jnp.maximum(scale, 1e-12) for rows in (features, *others)]

@@ -9,7 +9,6 @@ inputs at once, chosen or not.
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -175,7 +174,7 @@ def choose(
     grid = jnp.asarray(ridges)
 
     @jax.jit
-    def errors(key, bandwidth):
+    def errors(key, bandwidth, data):
         row_key, mask_key = jax.random.split(key)
         rows = jax.random.choice(row_key, len(data.x), (samples,), replace=False)
         x, t = data.x[rows], data.targets[rows]
@@ -191,7 +190,7 @@ def choose(
         return jax.lax.map(error, grid)
 
     keys = jax.random.split(key, draws)
-    table = [jax.lax.map(partial(errors, bandwidth=b), keys).mean(0) for b in bandwidths]
+    table = [sum(errors(k, b, data) for k in keys) for b in bandwidths]
     best = int(jnp.argmin(jnp.stack(table)))
     return float(bandwidths[best // len(ridges)]), float(ridges[best % len(ridges)])
 

@@ -41,8 +41,10 @@ def choose_ridge(
         both = encode(jnp.concatenate([jnp.asarray(y), jnp.asarray(validation[1])]))
         targets, outer = both[: len(y)], (validation[0], both[len(y) :])
 
+    # Features are an argument: what a compiled function closes over becomes a constant of it, a
+    # copy that may be of gigabytes.
     @jax.jit
-    def errors(key):
+    def errors(key, features, outer):
         rows = jax.random.choice(key, len(y), (size,), replace=False)
         chosen, t = features[rows], targets[rows]
         values, vectors = jnp.linalg.eigh(chosen @ chosen.T)
@@ -57,5 +59,6 @@ def choose_ridge(
 
         return jax.lax.map(error, grid)
 
-    found = jnp.mean(jax.lax.map(errors, jax.random.split(key, draws)), axis=0)
+    features = jnp.asarray(features)
+    found = sum(errors(k, features, outer) for k in jax.random.split(key, draws)) / draws
     return float(grid[jnp.argmin(found)])
