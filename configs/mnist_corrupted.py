@@ -1,7 +1,7 @@
 """MNIST with wrong labels or unbalanced classes: every method, and training on everything.
 
 python launch.py --config=configs/mnist_corrupted.py           100 of 1,000 or fewer, three seeds
-python launch.py --config=configs/mnist_corrupted.py:full      1,000 of 10,000 of all of MNIST
+python launch.py --config=configs/mnist_corrupted.py:full      1,000 of 5,000 of all of MNIST
 python launch.py --config=configs/mnist_corrupted.py:paper     Figure 1 of the paper, right
 
 The paper's claim is that the coreset is better than the whole corrupted set. All are trained for
@@ -48,7 +48,7 @@ PRESETS = {
     "full": {
         **HYBRID,
         "coreset_size": 1000,
-        "data.num_candidates": 10_000,
+        "data.num_candidates": 5000,
         "methods": ("pbcs", "uniform", "kcenter", "herding", "hardest", "greedy", "whole"),
         "evaluation.batch_size": 100,
         "evaluation.epochs": 100,
