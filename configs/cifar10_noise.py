@@ -8,7 +8,7 @@ from configs import cifar10, mnist_corrupted
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {
-    "default": {},
+    "default": mnist_corrupted.HYBRID,
     "paper": {
         "coreset_size": 5000,
         "sweep.points": mnist_corrupted.noise((0.1, 0.2, 0.3, 0.4, 0.5)),
