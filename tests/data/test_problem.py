@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pbcs_jax.data import Dataset, make_problem
+from pbcs_jax.data import Dataset, load, make_problem
 from pbcs_jax.errors import UserError
 
 C = 5
@@ -143,3 +143,17 @@ def test_bad_options_are_user_errors(options, said):
     with pytest.raises(UserError, match=said) as error:
         make_problem(toy(), **{"seed": 0} | options)
     assert "\n" not in str(error.value)
+
+
+def test_noise_on_the_inputs_changes_all_of_them_and_nothing_else():
+    dataset = load("bundled")
+    options = {"seed": 3, "num_candidates": 200, "num_validation": 50}
+    clean, noisy = (make_problem(dataset, **options, input_noise=std) for std in (0.0, 2.5))
+    for name in ("x", "x_val", "x_test"):
+        difference = getattr(noisy, name) - getattr(clean, name)
+        assert difference.std() == pytest.approx(2.5, rel=0.02)
+        assert abs(difference.mean()) < 0.05
+    for name in ("y", "y_val", "y_test", "indices", "images"):
+        np.testing.assert_array_equal(getattr(noisy, name), getattr(clean, name))
+    again = make_problem(dataset, **options, input_noise=2.5)
+    np.testing.assert_array_equal(again.x, noisy.x)

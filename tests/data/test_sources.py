@@ -39,8 +39,8 @@ def test_bundled_is_real_mnist_in_a_fixed_stratified_split():
     assert np.mean(nearest == data.y_test) > 0.75
 
 
-def test_bundled_has_only_mnist():
-    fails("only 'mnist', not 'cifar10'", "bundled", "cifar10")
+def test_bundled_says_what_there_is():
+    fails("only 'mnist', 'breast_cancer', 'wine', not 'cifar10'", "bundled", "cifar10")
 
 
 def test_bundled_says_what_to_install(monkeypatch):
@@ -171,3 +171,13 @@ def test_damaged_files_are_user_errors(save, damage, tmp_path):
         with path.open("wb") as file:
             np.save(file, np.zeros(3))
     fails("is damaged or no npz file", "npz", path=str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "classes"), [("breast_cancer", 30, 2), ("wine", 13, 3)]
+)
+def test_bundled_tables(name, columns, classes):
+    table = load("bundled", name)
+    assert table.x_train.shape[1] == columns and table.num_classes == classes
+    assert len(table.y_test) == (len(table.y_train) + len(table.y_test)) // 5
+    np.testing.assert_array_equal(load("bundled", name).x_test, table.x_test)
