@@ -107,7 +107,7 @@ def test_greedy():
         size = 1e-3 if chosen else 2e-5
         masks = np.concatenate([start + size * np.eye(10), start - size * np.eye(10)])
         losses = evaluate(jax.random.fold_in(step_key, step), masks.astype(np.float32)).losses
-        slopes = np.asarray(losses[:10] - losses[10:])
+        slopes = np.array(losses[:10] - losses[10:])
         slopes[chosen] = np.inf
         chosen.append(int(np.argmin(slopes)))
     found = FEATURE_BASELINES["greedy"](key, data, 3)
