@@ -96,12 +96,10 @@ def sweep_table(points: Mapping[str, Methods], metric: str = "test_accuracy") ->
     columns = []
     for methods in points.values():
         values = {name: methods[name].get(metric) for name in names if name in methods}
-        means = [value["mean"] for value in values.values() if value]
+        # A point may have nothing of this metric, such as wrong labels where there is no noise.
+        top = best((value["mean"] for value in values.values() if value), default=math.nan)
         columns.append(
-            [
-                Cell(_spread(values.get(name)), _has_mean(values.get(name), best(means)))
-                for name in names
-            ]
+            [Cell(_spread(values.get(name)), _has_mean(values.get(name), top)) for name in names]
         )
     cells = [
         [Cell(name), *row] for name, row in zip(names, zip(*columns, strict=True), strict=True)

@@ -109,3 +109,12 @@ def test_of_wrong_labels_the_fewest_are_best():
     points = {"": {k: {"wrong_labels": {"mean": v}} for k, v in {"a": 0.5, "b": 0.1}.items()}}
     _, cells = sweep_table(points, "wrong_labels")
     assert [row[1].bold for row in cells] == [False, True]
+
+
+def test_a_point_without_the_metric_has_an_empty_column():
+    """Wrong labels are counted where there is noise, not where classes are unbalanced."""
+    wrong = {"wrong_labels": {"mean": 0.25, "std": 0.0, "runs": [0.25]}}
+    points = {"noise": {"pbcs": wrong}, "imbalance": {"pbcs": {}}}
+    rows = sweep_table(points, "wrong_labels")
+    assert [cell.bold for cell in rows.cells[0][1:]] == [True, False]
+    assert rows.cells[0][2].text == DASH
