@@ -20,12 +20,8 @@ def noise(rates, more=""):
 
 
 def imbalance(factors, more=""):
-    """Points of imbalance: the coreset's classes are evened out.
-
-    The candidates' own loss does not count there: it is that of the large classes.
-    """
-    settings = "selection.max_ratio=2.0 kernel.candidate_weight=0.0"
-    return tuple(f"imbalance.factor={f} {settings}{more}" for f in factors)
+    """Points of imbalance, where the coreset's classes are evened out."""
+    return tuple(f"imbalance.factor={f} selection.max_ratio=2.0{more}" for f in factors)
 
 
 # The path gradient tells of all candidates at once, which many candidates need; and 100 validation
