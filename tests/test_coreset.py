@@ -158,14 +158,17 @@ def readme_blocks():
 
 
 def test_the_readme_examples_run(tmp_path, monkeypatch):
-    embeddings, first, _, own_loop, baselines = readme_blocks()
+    embeddings, first, _, own_loop, baselines, inputs = readme_blocks()
     monkeypatch.chdir(tmp_path)
     x, y, _ = blobs(600)
     np.save("embeddings.npy", x)
     np.save("labels.npy", y)
     exec(embeddings.replace("500,", "50, outer_steps=5,"), {})
     assert np.load("coreset.npy").shape == (50,)
-    names: dict = {}
+    names = {"jax": jax, "pbcs": pbcs, "x": np.asarray(x), "y": y}
+    exec(inputs.replace("20,", "2, outer_steps=2,"), names)
+    assert names["x"].shape == (600, 2)
+    names = {}
     exec(first.replace("outer_steps=50", "outer_steps=2"), names)
     assert names["x"].shape == (100, 28, 28, 1) and names["y"].shape == (100,)
     quick = baselines.replace("nets.ConvNet()", "nets.MLP(hidden=(8,))").replace('"greedy", ', "")
