@@ -14,6 +14,13 @@ PRESETS = {
         "sweep.points": tuple(f"coreset_size={size}" for size in (2, 4, 8, 16)),
         "sweep.seeds": (0, 1, 2),
     },
+    # The paper has no table of numbers; its protocol, five seeds and networks that judge, on this.
+    "paper": {
+        "selection.objective": "network",
+        "inner.batch_size": 100,
+        "sweep.points": tuple(f"coreset_size={size}" for size in (2, 4, 8, 16)),
+        "sweep.seeds": (0, 1, 2, 3, 4),
+    },
     "smoke": {
         "kernel.outer_steps": 4,
         "evaluation.steps": 10,
