@@ -242,8 +242,7 @@ def _step(state: State, evaluate: Evaluate, settings: Settings) -> tuple[State, 
     next_key, mask_key, evaluate_key = jax.random.split(state.key, 3)
     s = state.probabilities
     progress = state.step / max(settings.outer_steps, 1)
-    part = s if settings.keep == 1 else settings.keep * s
-    drawn = estimator.sample(mask_key, part, settings.num_masks)
+    drawn = estimator.sample(mask_key, s, settings.num_masks)
     evaluation = evaluate(evaluate_key, drawn)
     if estimator.needs_path and evaluation.path_gradients is None:
         raise UserError(
@@ -252,7 +251,7 @@ def _step(state: State, evaluate: Evaluate, settings: Settings) -> tuple[State, 
         )
     used = drawn if evaluation.masks is None else evaluation.masks
     ok = evaluation.ok & jnp.isfinite(evaluation.losses)
-    gradient = settings.keep * estimator.gradient(evaluation._replace(ok=ok), used, part, progress)
+    gradient = estimator.gradient(evaluation._replace(ok=ok), used, s, progress)
     updates, opt_state = settings.transformation().update(gradient, state.opt_state, s)
     size = settings.size_at((state.step + 1) / max(settings.outer_steps, 1), state.size)
     moved = (projection.project(s + updates, size), opt_state)

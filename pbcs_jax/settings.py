@@ -32,9 +32,6 @@ class Settings:
       clip_norm: the gradient's norm is clipped at this; 0 does not clip.
       size_schedule: 'constant', or 'cubic': K starts `start_factor` times larger and falls.
       start_factor: of 'cubic'.
-      keep: masks are drawn from keep * s: what is chosen is judged by random parts of it, so large
-        on average. Below 1 a candidate must be worth something in many companies, not in one only,
-        which is the safer choice where the outer loss is noisy.
       final: how the coreset is drawn, 'top_k' (exactly K) or 'sample' (from p(m | s)).
     """
 
@@ -50,7 +47,6 @@ class Settings:
     clip_norm: float = 3.0
     size_schedule: str = "constant"
     start_factor: float = 2.0
-    keep: float = 1.0
     final: str = "top_k"
 
     def __post_init__(self):
@@ -70,8 +66,6 @@ class Settings:
             )
         if self.start_factor < 1:
             raise UserError(f"start_factor is {self.start_factor}: it must be at least 1")
-        if not 0 < self.keep <= 1:
-            raise UserError(f"keep is {self.keep}: it must be above 0 and at most 1")
         if self.final not in FINALS:
             raise UserError(f"final {self.final!r} is unknown: use one of {', '.join(FINALS)}")
 

@@ -49,30 +49,6 @@ def test_every_estimator_and_optimiser_finds_the_wanted_ones(options):
     assert history["outer_loss"][-10:].mean() < 0.5 * history["outer_loss"][:10].mean()
 
 
-@pytest.mark.parametrize("estimator", ["pge", "hybrid"])
-def test_with_keep_masks_are_parts_of_what_is_chosen(estimator):
-    def sizes(key, masks):
-        evaluation = distance(key, masks)
-        return evaluation._replace(metrics={"drawn": jnp.sum(masks, -1)})
-
-    state, history = run(sizes, estimator=estimator, keep=0.25, num_masks=32)
-    assert history["drawn"].mean() == pytest.approx(1.0, abs=0.1)  # a quarter of K = 4
-    found = pbcs.draw_coreset(jax.random.key(1), state.probabilities, 4)
-    np.testing.assert_array_equal(found, np.flatnonzero(WANTED))
-
-
-def test_with_keep_the_gradient_is_that_of_the_expected_loss_of_parts():
-    def product(key, masks):  # 0 only where the first two are there together
-        losses = 1 - masks[:, 0] * masks[:, 1]
-        return pbcs.Evaluation(losses, jnp.isfinite(losses))
-
-    # d/ds_i of 1 - (keep s_0)(keep s_1): the gradient's norm says it, without clipping.
-    settings = pbcs.Settings(keep=0.5, num_masks=20_000, clip_norm=0.0, optimizer="sgd")
-    state = pbcs.init(jax.random.key(0), 2, 1, settings)
-    _, metrics = pbcs.step(state, product, settings)
-    assert float(metrics["gradient_norm"]) == pytest.approx(np.sqrt(2) * 0.25 * 0.5, rel=0.1)
-
-
 def test_probabilities_stay_in_the_set_at_every_step():
     settings = pbcs.Settings(learning_rate=0.5, outer_steps=40)
     state = pbcs.init(jax.random.key(0), N, 4, settings)
@@ -206,8 +182,6 @@ def test_a_start_other_than_uniform():
         {"baseline": "mean"},
         {"size_schedule": "linear"},
         {"start_factor": 0.5},
-        {"keep": 0.0},
-        {"keep": 1.5},
         {"final": "greedy"},
         {"optimizer": "newton"},
         {"learning_rate": -1.0},

@@ -49,7 +49,6 @@ def summarization() -> ConfigDict:
                 "clip_norm": 3.0,
                 "size_schedule": "constant",  # or cubic, from start_factor * K down to K
                 "start_factor": 2.0,
-                "keep": 1.0,  # masks are drawn from keep * s
                 "final": "top_k",  # or sample
                 "max_ratio": 0.0,  # of the coreset's largest class over its smallest; 0: free
                 "outer_loss": "cross_entropy",  # or brier, error_rate
@@ -128,7 +127,6 @@ def features() -> ConfigDict:
         "estimator": "auto",
         "learning_rate": 0.0,
         "path_until": 0.5,
-        "keep": 1.0,  # masks are drawn from keep * s
     }
     config.evaluation.model = "mlp"
     config.evaluation.dropout = 0.0

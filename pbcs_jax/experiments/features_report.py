@@ -57,7 +57,7 @@ def write_features_report(
             figures.append(
                 (
                     "Probabilities at the end",
-                    "Of each input; those above the line were chosen.",
+                    "Of each input; the chosen ones are in colour.",
                     report.input_probabilities(maps[-1], chosen["pbcs"][0]),
                 )
             )
