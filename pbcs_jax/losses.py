@@ -53,6 +53,15 @@ _LOSSES: dict[str, LossFn] = {
 }
 
 
+def check_gradient(loss: LossFn) -> None:
+    """Raises for a loss that path gradients cannot go through."""
+    if loss is error_rate:
+        raise UserError(
+            "outer_loss 'error_rate' has no gradient: use 'brier', 'cross_entropy' or "
+            "'squared_error', or the estimator 'pge'"
+        )
+
+
 def get(loss: str | LossFn) -> LossFn:
     """A loss by name; a function is given back as it is."""
     if callable(loss):

@@ -23,8 +23,6 @@ from pbcs_jax.experiments.progress import progress_bar
 from pbcs_jax.experiments.workdir import Checkpoints, MetricsLog, open_workdir
 from pbcs_jax.settings import Settings
 
-Select = Callable[[jax.Array, int], np.ndarray]
-"""`(key, size) -> indices`, a baseline whose data are bound."""
 Callback = Callable[[selection.State, list[selection.Metrics]], None]
 
 
@@ -76,7 +74,8 @@ def compare(
     folder: Path,
     console: Console,
     judges: Mapping[str, Judge],
-    baselines: Mapping[str, Select],
+    baselines: Mapping[str, Callable[[jax.Array, Any, int], np.ndarray]],
+    candidates: Any,
     pbcs: Callable[[], np.ndarray],
 ) -> dict[str, dict[str, Any]]:
     """Lets each method of `config.methods` choose, and the judges judge.
@@ -86,7 +85,8 @@ def compare(
 
     Args:
       judges: by the net's name, the main one first.
-      baselines: by name.
+      baselines: by name, `(key, candidates, size) -> indices`.
+      candidates: what they choose from.
       pbcs: chooses by the library's own method.
 
     Returns:
@@ -106,7 +106,7 @@ def compare(
                 key = jax.random.fold_in(baseline_key, list(baselines).index(name))
                 with console.status(f"Selecting by {name}"):
                     keys = jax.random.split(key, draws)
-                    coresets = [baselines[name](k, config.coreset_size) for k in keys]
+                    coresets = [baselines[name](k, candidates, config.coreset_size) for k in keys]
             seconds = (time.monotonic() - began) / draws
             began = time.monotonic()
             runs = _judge(judges, coresets, name, console, config.evaluation.num_seeds)
@@ -119,6 +119,16 @@ def compare(
             report.write_json(file, record)
         records[name] = json.loads(file.read_text())
     return records
+
+
+def judging(config: ConfigDict) -> str:
+    """How the methods are judged, in one line of the plan."""
+    judge = config.evaluation
+    length = f"{judge.epochs} epochs" if judge.epochs else f"{judge.steps} steps"
+    return (
+        f"{judge.model}, {length}, {judge.num_seeds} seeds, last step's accuracy; "
+        f"methods {', '.join(config.methods)}"
+    )
 
 
 def run_keys(config: ConfigDict) -> tuple[jax.Array, jax.Array, jax.Array]:

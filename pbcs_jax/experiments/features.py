@@ -1,6 +1,5 @@
 """Feature selection: choose inputs by each method, judge each by a network that sees only those."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,7 +73,8 @@ def _run(config: ConfigDict, console: Console, problem: data.Problem, folder: Pa
         folder,
         console,
         make_feature_judges(config, problem, groups, judge_key),
-        {name: _bind(select, inputs) for name, select in FEATURE_BASELINES.items()},
+        FEATURE_BASELINES,
+        inputs,
         lambda: _select(config, problem, groups, key, folder, console),
     )
     chosen = {name: [np.array(c) for c in r["coresets"]] for name, r in records.items()}
@@ -82,10 +82,6 @@ def _run(config: ConfigDict, console: Console, problem: data.Problem, folder: Pa
     summary = comparison.summarize(config, problem, records, count, {name: {} for name in chosen})
     write_features_report(config, problem, groups, chosen, read_metrics(folder), summary, folder)
     return summary
-
-
-def _bind(select: Callable, inputs: Inputs) -> comparison.Select:
-    return lambda key, size: select(key, inputs, size)
 
 
 def _select(config, problem, groups, key: jax.Array, folder: Path, console) -> np.ndarray:
@@ -133,7 +129,7 @@ def _select(config, problem, groups, key: jax.Array, folder: Path, console) -> n
 
 
 def _print_plan(config, problem, groups, folder: Path, console: Console) -> None:
-    outer, judge = config_lib.loop_settings(config, 0), config.evaluation
+    outer = config_lib.loop_settings(config, 0)
     noise = f", noise {config.inputs.noise:g}" if config.inputs.noise else ""
     console.print(
         f"[bold]Data[/bold]        {problem.name} from {problem.source}: {len(problem.y)} samples "
@@ -141,8 +137,7 @@ def _print_plan(config, problem, groups, folder: Path, console: Console) -> None
         f"[bold]Selection[/bold]   {config.coreset_size} of {groups.max() + 1}, by "
         f"{config.selection.objective}, {outer.outer_steps} outer steps x {outer.num_masks} masks, "
         f"estimator {outer.estimator}\n"
-        f"[bold]Evaluation[/bold]  {judge.model}, {judge.steps} steps, {judge.num_seeds} seeds, "
-        f"last step's accuracy; methods {', '.join(config.methods)}\n"
+        f"[bold]Evaluation[/bold]  {comparison.judging(config)}\n"
         f"[bold]Devices[/bold]     {jax.device_count()} x {jax.devices()[0].device_kind}\n"
         f"[bold]Workdir[/bold]     {folder}",
         soft_wrap=True,

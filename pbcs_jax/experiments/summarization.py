@@ -1,6 +1,5 @@
 """Data summarization: select a coreset by each method, judge each by a network trained on it."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,7 +56,8 @@ def _run(config: ConfigDict, console: Console, problem: data.Problem, folder: Pa
         folder,
         console,
         make_judges(config, problem, judge_key),
-        {name: _bind(select, candidates) for name, select in BASELINES.items()},
+        BASELINES,
+        candidates,
         lambda: _select(config, problem, key, folder, console),
     )
     coresets = {name: [np.array(c) for c in r["coresets"]] for name, r in records.items()}
@@ -66,10 +66,6 @@ def _run(config: ConfigDict, console: Console, problem: data.Problem, folder: Pa
     summary = comparison.summarize(config, problem, records, len(problem.y), extras)
     write_coreset_report(config, problem, coresets, read_metrics(folder), summary, folder)
     return summary
-
-
-def _bind(select: Callable, candidates: Candidates) -> comparison.Select:
-    return lambda key, size: select(key, candidates, size)
 
 
 def _select(config: ConfigDict, problem: data.Problem, key: jax.Array, folder: Path, console):
@@ -125,7 +121,7 @@ def _describe(coresets: list[np.ndarray], problem: data.Problem, corrupted: bool
 
 
 def _print_plan(config: ConfigDict, problem: data.Problem, folder: Path, console: Console) -> None:
-    outer, judge = config_lib.loop_settings(config, len(problem.y)), config.evaluation
+    outer = config_lib.loop_settings(config, len(problem.y))
     is_network = config.selection.objective != "kernel"
     network = f" x {config.inner.steps} inner steps" if is_network else ""
     console.print(
@@ -136,8 +132,7 @@ def _print_plan(config: ConfigDict, problem: data.Problem, folder: Path, console
         f"[bold]Selection[/bold]   {config.coreset_size} samples, {judged_by(config)}, "
         f"{outer.outer_steps} outer steps x {outer.num_masks} masks"
         f"{network}, estimator {outer.estimator}\n"
-        f"[bold]Evaluation[/bold]  {judge.model}, {judge.steps} steps, {judge.num_seeds} seeds, "
-        f"last step's accuracy; methods {', '.join(config.methods)}\n"
+        f"[bold]Evaluation[/bold]  {comparison.judging(config)}\n"
         f"[bold]Devices[/bold]     {jax.device_count()} x {jax.devices()[0].device_kind}\n"
         f"[bold]Workdir[/bold]     {folder}",
         soft_wrap=True,

@@ -97,11 +97,8 @@ def feature_kernel_objective(
       mesh: the devices to spread the masks over; `parallel.solver_mesh()` if None.
     """
     loss_fn = losses.get(outer_loss)
-    if path and loss_fn is losses.error_rate:
-        raise UserError(
-            "outer_loss 'error_rate' has no gradient: use 'squared_error' or 'brier', "
-            "or the estimator 'pge'"
-        )
+    if path:
+        losses.check_gradient(loss_fn)
     mesh = mesh or parallel.solver_mesh()
     is_regression = not jnp.issubdtype(data.classes.dtype, jnp.integer)
     if is_regression and isinstance(outer_loss, str) and outer_loss != "squared_error":

@@ -13,7 +13,7 @@ from pbcs_jax.chunks import in_chunks
 from pbcs_jax.errors import UserError
 from pbcs_jax.estimators import Evaluation
 from pbcs_jax.nets.model import Model
-from pbcs_jax.objectives.network import Objective
+from pbcs_jax.objectives.network import Objective, own_keys, score
 
 OUTER_ON = ("all", "selected")
 
@@ -102,11 +102,8 @@ def features_objective(
     loss_fn, outer_loss = losses.get(loss_fn), losses.get(outer_loss)
     if outer_on not in OUTER_ON:
         raise UserError(f"outer_on {outer_on!r} is unknown: use one of {', '.join(OUTER_ON)}")
-    if path_steps and outer_loss is losses.error_rate:
-        raise UserError(
-            "outer_loss 'error_rate' has no gradient: use 'brier' or 'cross_entropy', "
-            "or the estimator 'pge'"
-        )
+    if path_steps:
+        losses.check_gradient(outer_loss)
     x, y = jnp.asarray(x), jnp.asarray(y)
     numbers = jnp.asarray(check_groups(groups, x.shape[1:]))
     mesh = mesh or parallel.mask_mesh()
@@ -129,11 +126,7 @@ def features_objective(
     def outer_of(variables, data, mask):
         outer_x, outer_y = data.outer
         seen = outer_x * mask[data.groups] if outer_on == "selected" else outer_x
-        outputs = outputs_of(variables, seen)
-        metrics = {}
-        if jnp.issubdtype(outer_y.dtype, jnp.integer):
-            metrics["outer_accuracy"] = jnp.mean(jnp.argmax(outputs, -1) == outer_y)
-        return jnp.mean(outer_loss(outputs, outer_y)), metrics
+        return score(outer_loss, outputs_of(variables, seen), outer_y)
 
     def evaluate_one(shared, mapped):
         data, init_key = shared
@@ -171,15 +164,8 @@ def features_objective(
 
     def evaluate(data: _Data, key: jax.Array, masks: jax.Array) -> Evaluation:
         init_key, own_key, train_key = jax.random.split(key, 3)
-        own_keys = jax.random.split(own_key, len(masks))
-        train_keys = (
-            jnp.broadcast_to(train_key, (len(masks),))
-            if inner.shared_init
-            else jax.random.split(train_key, len(masks))
-        )
-        values, metrics, ok, paths = mapped_over_masks(
-            (data, init_key), (masks, own_keys, train_keys)
-        )
+        keys = own_keys(inner, own_key, train_key, len(masks))
+        values, metrics, ok, paths = mapped_over_masks((data, init_key), (masks, *keys))
         return Evaluation(values, ok & jnp.isfinite(values), paths, metrics=metrics)
 
     return jax.tree_util.Partial(evaluate, data)

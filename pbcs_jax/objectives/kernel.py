@@ -135,11 +135,8 @@ def kernel_objective(
         is_classes = jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer)
         candidate_loss = "absolute_error" if is_classes else outer_loss
     candidate_loss_fn = losses.get(candidate_loss)
-    if path and loss_fn is losses.error_rate:
-        raise UserError(
-            "outer_loss 'error_rate' has no gradient: use 'squared_error' or 'brier', "
-            "or the estimator 'pge'"
-        )
+    if path:
+        losses.check_gradient(loss_fn)
     if not ridge > 0:
         raise UserError(f"ridge is {ridge}: it must be above 0")
     n = len(y)

@@ -69,11 +69,8 @@ def network_objective(
     """
     loss_fn = losses.get(loss_fn)
     outer_loss = losses.get(outer_loss)
-    if path_steps and outer_loss is losses.error_rate:
-        raise UserError(
-            "outer_loss 'error_rate' has no gradient: use 'brier' or 'cross_entropy', "
-            "or the estimator 'pge'"
-        )
+    if path_steps:
+        losses.check_gradient(outer_loss)
     if path_steps > max(inner.steps, 0):
         raise UserError(
             f"path_steps is {path_steps} but inner.steps is {inner.steps}: it cannot be more"
@@ -95,11 +92,7 @@ def network_objective(
         return in_chunks(lambda rows: model.apply(variables, rows)[0], inputs, plan.outer_chunk)
 
     def outer_of(variables, outer_x, outer_y):
-        outputs = outputs_of(variables, outer_x)
-        metrics = {}
-        if jnp.issubdtype(outer_y.dtype, jnp.integer):
-            metrics["outer_accuracy"] = jnp.mean(jnp.argmax(outputs, -1) == outer_y)
-        return jnp.mean(outer_loss(outputs, outer_y)), metrics
+        return score(outer_loss, outputs_of(variables, outer_x), outer_y)
 
     def evaluate_one(shared, mapped):
         data, outer, init_key = shared
@@ -127,14 +120,7 @@ def network_objective(
             rows = jax.random.choice(outer_key, outer[0].shape[0], (outer_batch,), replace=False)
             outer = (outer[0][rows], outer[1][rows])
         num_masks = all_masks.shape[0]
-        own = (
-            packed.masks,
-            jax.random.split(own_key, num_masks),
-            # The same batches and dropout for all masks, as long as they share an initialisation.
-            jnp.broadcast_to(train_key, (num_masks,))
-            if inner.shared_init
-            else jax.random.split(train_key, num_masks),
-        )
+        own = (packed.masks, *own_keys(inner, own_key, train_key, num_masks))
 
         def with_rows(rows):
             packed_rows = (packed.indices[:, :rows], packed.weights[:, :rows])
@@ -147,6 +133,31 @@ def network_objective(
         return Evaluation(values, ok & jnp.isfinite(values), paths, packed.masks, metrics)
 
     return jax.tree_util.Partial(evaluate, data)
+
+
+def score(
+    outer_loss: losses.LossFn, outputs: jax.Array, targets: jax.Array
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The outer loss, and the accuracy where targets are classes."""
+    metrics = {}
+    if jnp.issubdtype(targets.dtype, jnp.integer):
+        metrics["outer_accuracy"] = jnp.mean(jnp.argmax(outputs, -1) == targets)
+    return jnp.mean(outer_loss(outputs, targets)), metrics
+
+
+def own_keys(
+    inner: inner_lib.Inner, init_key: jax.Array, train_key: jax.Array, num_masks: int
+) -> tuple[jax.Array, jax.Array]:
+    """A mask's own keys, for an initialisation that is not shared, and for its training.
+
+    The same batches and dropout for all masks, as long as they share an initialisation.
+    """
+    trainings = (
+        jnp.broadcast_to(train_key, (num_masks,))
+        if inner.shared_init
+        else jax.random.split(train_key, num_masks)
+    )
+    return jax.random.split(init_key, num_masks), trainings
 
 
 def path_gradient(
