@@ -68,16 +68,15 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
       `(shared, mapped with a leading axis [M, ...]) -> outputs with a leading axis [M, ...]`.
     """
     rows = PartitionSpec(AXIS)
+    function = jax.jit(function)  # traced once, for its shapes and for its work
 
     def on_one_device(shared, mapped, wanted):
         def one(own):
             return function(shared, own)
 
         if chunk == 1:
-            outputs = _map_wanted(one, mapped, wanted)
-        else:
-            outputs = jax.lax.map(one, mapped, batch_size=chunk)
-        return _pack(outputs)
+            return _map_wanted(one, mapped, wanted)
+        return jax.lax.map(one, mapped, batch_size=chunk)
 
     spread = jax.shard_map(
         on_one_device,
@@ -93,11 +92,11 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         places = jnp.arange(num_masks + padding)
         fill = jnp.minimum(places, num_masks - 1)
         mapped_and_filled = jax.tree.map(lambda leaf: leaf[fill], mapped)
-        packed = spread(shared, mapped_and_filled, places < num_masks)
+        outputs = spread(shared, mapped_and_filled, places < num_masks)
+        packed = jax.lax.with_sharding_constraint(_pack(outputs), NamedSharding(mesh, rows))
         # Every device gets all losses: the little that follows is done by each for itself.
         packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, PartitionSpec()))
-        like = jax.eval_shape(jax.vmap(function, (None, 0)), shared, mapped)
-        return _unpack(packed[:num_masks], like)
+        return jax.tree.map(lambda leaf: leaf[:num_masks], _unpack(packed, outputs))
 
     return mapped_over_masks
 
@@ -107,13 +106,16 @@ def _map_wanted(function: Callable, mapped: Any, wanted: jax.Array) -> Any:
 
     A device with fewer masks than the others is idle then, and on CPU lends them its core.
     """
-    outputs = jax.eval_shape(jax.vmap(function), mapped)
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), outputs)
+
+    def row(i):
+        return jax.tree.map(lambda leaf: leaf[i], mapped)
 
     def body(i, outputs):
-        own = function(jax.tree.map(lambda leaf: leaf[i], mapped))
+        own = function(row(i))
         return jax.tree.map(lambda all_, one: all_.at[i].set(one), outputs, own)
 
+    like = jax.eval_shape(function, row(0))
+    zeros = jax.tree.map(lambda leaf: jnp.zeros((*wanted.shape, *leaf.shape), leaf.dtype), like)
     return jax.lax.fori_loop(0, jnp.sum(wanted), body, zeros)
 
 
