@@ -40,8 +40,9 @@ class Kernel:
       outer_loss: 'squared_error' (of one-hot targets), 'brier', 'cross_entropy', 'error_rate', or a
         function of (outputs, targets).
       candidate_weight: the candidates' own mean loss counts this much beside the validation's, for
-        the chosen ones by leave-one-out. It keeps a small validation set from being over-fitted,
-        even if half of the labels are wrong; choose it where K is larger than that set.
+        the chosen ones by leave-one-out, each class as much as in the validation set. It keeps a
+        small one from being over-fitted, even if half of the labels are wrong; choose it where K is
+        larger than that set.
       candidate_loss: what that is the mean of; 'auto' is 'absolute_error' for classes, which wrong
         labels do not lead astray, and the outer loss for regression.
       soften: 'kernel_then_network' starts from s moved by this much towards K/n.
@@ -222,15 +223,29 @@ def gather(
         labels.append(jnp.asarray(validation[1]).astype(y.dtype))
     everything, classes = jnp.concatenate(rows), jnp.concatenate(labels)
     v = len(classes) - n
-    is_candidate = jnp.arange(n + v) < n
     weights = jnp.full((n,), 1 / n)
     if v:
         share = candidate_weight / (1 + candidate_weight)
-        weights = jnp.where(is_candidate, share / n, (1 - share) / v)
+        own = share * _like_validation(*labels)
+        weights = jnp.concatenate([own, jnp.full((v,), (1 - share) / v)])
     # With fewer features than rows the products are singular: the primal form is exact there.
     is_gram = n * (n + v) <= LARGEST_GRAM and everything.shape[1] >= capacity
     kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
     return Data(kept, encode(classes).T, classes, weights), is_gram
+
+
+def _like_validation(y: jax.Array, y_validation: jax.Array) -> jax.Array:
+    """Weights `[n]` with which each class has the share of the candidates that it has there.
+
+    The validation data say what is wanted: where one class has most of the candidates, their plain
+    mean would be the loss of that class. One example more of each keeps few of them from ruling.
+    """
+    if not jnp.issubdtype(y.dtype, jnp.integer):
+        return jnp.full((len(y),), 1 / len(y))
+    length = int(jnp.maximum(jnp.max(y), jnp.max(y_validation))) + 1
+    wanted = jnp.bincount(y_validation, length=length) + 1
+    weights = (wanted / jnp.maximum(jnp.bincount(y, length=length), 1))[y]
+    return weights / jnp.sum(weights)
 
 
 def _solve_gram(data, n, indices, root, ridge, candidates_count):
