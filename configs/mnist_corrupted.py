@@ -59,7 +59,7 @@ PRESETS = {
         "evaluation.num_seeds": 1,
         "sweep.points": (
             *noise((0.2, 0.5)),
-            *imbalance((50, 200), f" data.num_candidates=20_000 evaluation.num_seeds=4{POLICY}"),
+            *imbalance((50, 200), f" data.num_candidates=20_000 evaluation.num_seeds=2{POLICY}"),
         ),
         "sweep.seeds": (0,),
     },
