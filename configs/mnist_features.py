@@ -23,7 +23,16 @@ def sizes(*values):
 SIZES = sizes(10, 25, 50, 100, 200)
 PRESETS = {
     "default": {"sweep.points": SIZES},
-    "noise": {"inputs.noise": 2.5, "sweep.points": SIZES},
+    "noise": {
+        "inputs.noise": 2.5,
+        # Adam would raise what is noise to the size of what is not.
+        "kernel.estimator": "path",
+        "kernel.optimizer": "normalized_sgd",
+        "kernel.learning_rate": 0.3,
+        "kernel.num_masks": 4,
+        "kernel.outer_steps": 60,
+        "sweep.points": SIZES,
+    },
     "patches": {"inputs.patch": 4, "sweep.points": sizes(4, 8, 12)},
     "network": {
         "selection.objective": "network",

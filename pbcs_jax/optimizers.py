@@ -4,7 +4,7 @@ import optax
 
 from pbcs_jax.errors import UserError
 
-OPTIMIZERS = ("sgd", "adam")
+OPTIMIZERS = ("sgd", "adam", "normalized_sgd")
 SCHEDULES = ("cosine", "constant")
 
 
@@ -21,8 +21,8 @@ def create(
     """An optimiser for `steps` steps; a ready-made optax one is given back as it is.
 
     Args:
-      optimizer: 'sgd' (with `momentum`), 'adam' (AdamW when `weight_decay` > 0), or any optax
-        optimiser.
+      optimizer: 'sgd' (with `momentum`), 'adam' (AdamW when `weight_decay` > 0), 'normalized_sgd'
+        ('sgd' with the gradient over its norm), or any optax optimiser.
       learning_rate: at the start.
       steps: over which 'cosine' falls to 0.
       schedule: 'cosine' or 'constant'.
@@ -50,6 +50,8 @@ def create(
         # 0.
         parts.append(optax.adamw(rate, eps_root=1e-16, weight_decay=weight_decay))
     else:
+        if optimizer == "normalized_sgd":
+            parts.append(optax.normalize_by_update_norm())
         if weight_decay > 0:
             parts.append(optax.add_decayed_weights(weight_decay))
         parts.append(optax.sgd(rate, momentum=momentum or None))

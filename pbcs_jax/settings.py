@@ -26,7 +26,9 @@ class Settings:
       baseline: of the policy gradient, 'leave_one_out' or 'none'.
       temperature: of 'gumbel'.
       path_until: of 'hybrid', see `estimators.create`.
-      optimizer: 'adam', 'sgd' or any optax optimiser.
+      optimizer: 'adam', 'sgd', 'normalized_sgd' or any optax optimiser. Adam takes steps of about
+        the same size for all candidates; where gradients are mostly noise, 'normalized_sgd', which
+        keeps their proportions, does better.
       learning_rate: at the start.
       schedule: 'cosine' or 'constant'.
       clip_norm: the gradient's norm is clipped at this; 0 does not clip.

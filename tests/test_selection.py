@@ -37,6 +37,7 @@ def run(evaluate=distance, seed=0, size=4, **options):
         {"estimator": "hybrid"},
         {"estimator": "hybrid", "path_until": 0.5},
         {"optimizer": "sgd", "learning_rate": 0.05},
+        {"optimizer": "normalized_sgd", "learning_rate": 0.2},
         {"optimizer": optax.adam(0.05)},
         {"size_schedule": "cubic"},
         {"schedule": "constant", "clip_norm": 0.0},
@@ -47,6 +48,15 @@ def test_every_estimator_and_optimiser_finds_the_wanted_ones(options):
     found = pbcs.draw_coreset(jax.random.key(1), state.probabilities, 4)
     np.testing.assert_array_equal(found, np.flatnonzero(WANTED))
     assert history["outer_loss"][-10:].mean() < 0.5 * history["outer_loss"][:10].mean()
+
+
+def test_normalized_sgd_keeps_proportions_at_any_scale():
+    gradient = jnp.array([3.0, -4.0, 0.0])
+    for scale in (1e-4, 1.0, 1e4):
+        settings = pbcs.Settings(optimizer="normalized_sgd", learning_rate=0.5, clip_norm=0.0)
+        transformation = settings.transformation()
+        update, _ = transformation.update(scale * gradient, transformation.init(gradient))
+        np.testing.assert_allclose(update, [-0.3, 0.4, 0.0], rtol=5e-3)
 
 
 def test_probabilities_stay_in_the_set_at_every_step():

@@ -125,6 +125,7 @@ def features() -> ConfigDict:
         "num_masks": 0,
         "outer_steps": 0,
         "estimator": "auto",
+        "optimizer": "auto",
         "learning_rate": 0.0,
         "path_until": 0.5,
     }
