@@ -22,7 +22,7 @@ def sizes(*values):
 
 SIZES = sizes(10, 25, 50, 100, 200)
 PRESETS = {
-    "default": {"sweep.points": SIZES},
+    "default": {"kernel.outer_steps": 300, "sweep.points": SIZES},
     "noise": {
         "inputs.noise": 2.5,
         # Adam would raise what is noise to the size of what is not.
