@@ -158,8 +158,9 @@ def sweep_figure(
     figure, axes = chart(4.0, axis, ylabel)
     are_numbers = len(values) > 1 and not any(isinstance(value, str) for value in values)
     places = np.asarray(values, float) if are_numbers else np.arange(len(values))
-    # Error bars of neighbours would hide each other: each method stands a little to the right.
-    apart = (np.ptp(places) or 1) / max(len(places) - 1, 1) * (0.03 if are_numbers else 0.06)
+    # Error bars of neighbours would hide each other: beside a name each method stands a little to
+    # the right. Not so at a number: where curves are steep, the left one would seem the higher.
+    apart = 0.0 if are_numbers else 0.06
     colours = _colours(curves)
     middle = (len(curves) - 1) / 2
     for index, (name, points) in enumerate(curves.items()):

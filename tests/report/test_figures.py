@@ -123,3 +123,15 @@ def test_floats_of_any_range_are_displayable(low, high):
     figure = report.contact_sheet(images, ["cat", "dog", "cat", "dog"])
     pixels = np.stack([image.get_array() for image in figure.axes[0].images])
     assert pixels.min() == 0 and pixels.max() == (1 if high > low else 0)
+
+
+def test_curves_over_numbers_share_their_places():
+    """Moved aside, the left one of two equal and steep curves would seem the higher."""
+    points = [(10.0, 1.0), (60.0, 1.0)]
+    curves = {"pbcs": points, "uniform": points}
+    axes = report.sweep_figure("size", [10, 200], curves, "accuracy").axes[0]
+    places = [container[0].get_xdata().tolist() for container in axes.containers]
+    assert places == [[10, 200], [10, 200]]
+    axes = report.sweep_figure("data", ["clean", "noisy"], curves, "accuracy").axes[0]
+    first, second = (container[0].get_xdata() for container in axes.containers)
+    assert (first < second).all()
