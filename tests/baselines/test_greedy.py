@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pbcs_jax import nets
-from pbcs_jax.baselines import Candidates, greedy, uniform
+from pbcs_jax.baselines import Candidates, greedy, newton, uniform
 
 lib = importlib.import_module("pbcs_jax.baselines.greedy")  # the package has the function there
 REG, CLASSES = 1e-2, 3
@@ -22,8 +22,8 @@ def exact(monkeypatch):
     """float64, and solvers that go on to the end."""
     monkeypatch.setattr(lib, "GRADIENT_TOLERANCE", 1e-12)
     monkeypatch.setattr(lib, "GRADIENT_ITERATIONS", 500)
-    monkeypatch.setattr(lib, "NEWTON_TOLERANCE", 1e-9)
-    monkeypatch.setattr(lib, "NEWTON_ITERATIONS", 200)
+    monkeypatch.setattr(newton, "TOLERANCE", 1e-9)
+    monkeypatch.setattr(newton, "ITERATIONS", 200)
     monkeypatch.setattr(lib, "FIRST_STEPS", 20)
     with jax.enable_x64(True):
         yield
