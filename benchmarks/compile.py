@@ -3,8 +3,9 @@
     python -m benchmarks.compile --out=benchmarks/results/compile.json
 
 `configs/mnist.py` with the bundled images, cut to two outer steps and two training steps of the
-judges, which changes nothing in what is compiled, in a process of its own: with an empty
-compilation cache (cold), and again with what that left there (warm). Sums of JAX's own durations.
+judges (loops that are run less often, not programs left out), in a process of its own: with an
+empty compilation cache (cold), and again with what that left there (warm). Sums of JAX's own
+durations.
 """
 
 import os
@@ -20,7 +21,7 @@ from absl import app, flags
 from benchmarks import measure
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/compile.json", "Where the JSON goes.")
-_REPEATS = flags.DEFINE_integer("repeats", 5, "Cold and warm runs of each.", lower_bound=1)
+_REPEATS = flags.DEFINE_integer("repeats", 5, "Cold and warm runs of each.", lower_bound=5)
 
 PARTS = {
     "trace": "/jax/core/compile/jaxpr_trace_duration",

@@ -66,3 +66,17 @@ def test_every_core_becomes_a_device_unless_the_user_says_otherwise(flags, expec
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment
     )
     assert done.stdout.strip() == expected, done.stderr
+
+
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_what_a_mask_is_put_through_is_traced_once(chunk):
+    """Tracing a network takes longer than all else that a warm start waits for."""
+    calls = []
+
+    def counted(shared, own):
+        calls.append(own)
+        return function(shared, own)
+
+    mapped = parallel.map_masks(counted, parallel.mask_mesh(), chunk)
+    jax.make_jaxpr(mapped)(jnp.ones(3), jnp.arange(15.0).reshape(5, 3))
+    assert len(calls) == 1
