@@ -21,15 +21,25 @@ def sizes(*values):
 
 
 SIZES = sizes(10, 25, 50, 100, 200)
+# The gradient in its proportions: Adam would raise what is noise to the size of what is not.
+PATH = {
+    "kernel.estimator": "path",
+    "kernel.optimizer": "normalized_sgd",
+    "kernel.num_masks": 4,
+}
 PRESETS = {
-    "default": {"kernel.outer_steps": 300, "sweep.points": SIZES},
+    "default": {
+        **PATH,
+        "kernel.learning_rate": 3.0,
+        "kernel.outer_steps": 200,
+        "kernel.exchanges": 100,
+        "sweep.points": SIZES,
+    },
+    # Small and few steps, and no exchanges: all else would fit the noise.
     "noise": {
+        **PATH,
         "inputs.noise": 2.5,
-        # Adam would raise what is noise to the size of what is not.
-        "kernel.estimator": "path",
-        "kernel.optimizer": "normalized_sgd",
         "kernel.learning_rate": 0.3,
-        "kernel.num_masks": 4,
         "kernel.outer_steps": 60,
         "sweep.points": SIZES,
     },
@@ -59,6 +69,8 @@ PRESETS = {
         "kernel.samples": 50,
         "kernel.num_masks": 4,
         "kernel.outer_steps": 4,
+        "kernel.exchanges": 2,
+        "kernel.exchange_samples": 50,
         "evaluation.steps": 10,
         "checkpoint_every": 2,
         "coreset_size": 20,

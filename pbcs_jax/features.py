@@ -15,6 +15,7 @@ from pbcs_jax.inner import Inner
 from pbcs_jax.losses import LossFn
 from pbcs_jax.nets.model import as_model
 from pbcs_jax.objectives import feature_kernel
+from pbcs_jax.objectives.feature_exchange import exchange_features
 from pbcs_jax.objectives.feature_kernel import FeatureKernel
 from pbcs_jax.objectives.features import check_groups, features_objective
 from pbcs_jax.objectives.network import Objective
@@ -103,7 +104,10 @@ def select_features(
     run_key, draw_key = jax.random.split(key)
     if objective == "kernel":
         settings = dataclasses.replace(KERNEL_SETTINGS, **options)
-        evaluate = _kernel(run_key, x, y, size, validation, numbers, kernel, settings, mesh)
+        make = _kernel(run_key, x, y, size, validation, numbers, kernel, mesh)
+        evaluate = make(kernel.samples, path=settings.gradient_estimator().needs_path)
+        if kernel.exchanges:
+            exact, slopes = (make(kernel.exchange_samples, path=path) for path in (False, True))
     else:
         settings = Settings(**options)
         evaluate = features_objective(
@@ -127,11 +131,13 @@ def select_features(
     state, history = selection.run(state, evaluate, settings, callback, callback_every)
     s = state.probabilities
     indices = selection.draw_coreset(draw_key, s, size, settings.final)
+    if objective == "kernel" and kernel.exchanges:
+        indices = exchange_features(draw_key, exact, slopes, indices, n, kernel.exchanges)
     return selection.Result(indices, np.asarray(s), history)
 
 
-def _kernel(key, x, y, size, validation, groups, kernel, settings, mesh) -> Objective:
-    """The closed-form objective of these data."""
+def _kernel(key, x, y, size, validation, groups, kernel, mesh) -> Callable[..., Objective]:
+    """The closed-form objective of these data, by the number of samples and with slopes or not."""
     data = feature_kernel.gather(x, y, groups)
     bandwidth, ridge = feature_kernel.choose(
         key,
@@ -144,13 +150,17 @@ def _kernel(key, x, y, size, validation, groups, kernel, settings, mesh) -> Obje
     held_out = None
     if validation is not None:
         held_out = feature_kernel.gather(validation[0], validation[1], groups)
-    return feature_kernel.feature_kernel_objective(
-        data,
-        bandwidth=bandwidth,
-        ridge=ridge,
-        samples=kernel.samples,
-        validation=held_out,
-        outer_loss=kernel.outer_loss,
-        path=settings.gradient_estimator().needs_path,
-        mesh=mesh,
-    )
+
+    def make(samples: int, path: bool) -> Objective:
+        return feature_kernel.feature_kernel_objective(
+            data,
+            bandwidth=bandwidth,
+            ridge=ridge,
+            samples=samples,
+            validation=held_out,
+            outer_loss=kernel.outer_loss,
+            path=path,
+            mesh=mesh,
+        )
+
+    return make

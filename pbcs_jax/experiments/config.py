@@ -122,6 +122,8 @@ def features() -> ConfigDict:
         "ridge": 0.0,
         "outer_loss": "squared_error",
         "samples": 500,  # of each outer step
+        "exchanges": 0,  # at the end, of chosen inputs for better ones; for clean inputs
+        "exchange_samples": 1000,
         "num_masks": 0,
         "outer_steps": 0,
         "estimator": "auto",

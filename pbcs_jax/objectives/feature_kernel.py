@@ -38,12 +38,17 @@ class FeatureKernel:
       outer_loss: 'squared_error' (of one-hot targets), 'brier', 'cross_entropy', 'error_rate', or a
         function of (outputs, targets).
       samples: random ones that each outer step works with; its time grows with their cube.
+      exchanges: at the end so many chosen inputs at most are exchanged for better ones, see
+        `feature_exchange.py`. For clean inputs: with noise they fit it.
+      exchange_samples: random ones that all exchanges are judged by.
     """
 
     bandwidth: float = 0.0
     ridge: float = 0.0
     outer_loss: str | losses.LossFn = "squared_error"
     samples: int = 500
+    exchanges: int = 0
+    exchange_samples: int = 1000
 
     def __post_init__(self):
         if self.bandwidth < 0 or self.ridge < 0:
@@ -51,8 +56,13 @@ class FeatureKernel:
                 f"feature kernel: bandwidth is {self.bandwidth} and ridge {self.ridge}: use 0, "
                 "which chooses, or more"
             )
-        if self.samples < 2:
-            raise UserError(f"feature kernel: samples are {self.samples}: use at least 2")
+        if min(self.samples, self.exchange_samples) < 2:
+            raise UserError(
+                f"feature kernel: samples are {self.samples} and exchange_samples "
+                f"{self.exchange_samples}: use at least 2"
+            )
+        if self.exchanges < 0:
+            raise UserError(f"feature kernel: exchanges are {self.exchanges}: use 0 or more")
 
 
 class Data(NamedTuple):
