@@ -132,7 +132,8 @@ def select_features(
     s = state.probabilities
     indices = selection.draw_coreset(draw_key, s, size, settings.final)
     if objective == "kernel" and kernel.exchanges:
-        indices = exchange_features(draw_key, exact, slopes, indices, n, kernel.exchanges)
+        key = jax.random.fold_in(draw_key, 1)
+        indices = exchange_features(key, exact, slopes, indices, n, kernel.exchanges)
     return selection.Result(indices, np.asarray(s), history)
 
 
