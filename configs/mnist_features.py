@@ -35,7 +35,7 @@ PRESETS = {
         "kernel.exchanges": 100,
         "sweep.points": SIZES,
     },
-    # Small and few steps, and no exchanges: all else would fit the noise.
+    # Small and few steps: Adam's, and more of them, fitted the noise.
     "noise": {
         **PATH,
         "inputs.noise": 2.5,

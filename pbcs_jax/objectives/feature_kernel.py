@@ -39,7 +39,7 @@ class FeatureKernel:
         function of (outputs, targets).
       samples: random ones that each outer step works with; its time grows with their cube.
       exchanges: at the end so many chosen inputs at most are exchanged for better ones, see
-        `feature_exchange.py`. For clean inputs: with noise they fit it.
+        `feature_exchange.py`. Measured for clean inputs only.
       exchange_samples: random ones that all exchanges are judged by.
     """
 
