@@ -4,6 +4,7 @@ import pbcs_jax as pbcs
 """
 
 from pbcs_jax.coreset import select_coreset
+from pbcs_jax.draw import draw_coreset
 from pbcs_jax.errors import UserError
 from pbcs_jax.estimators import Estimator, Evaluation, policy_gradient
 from pbcs_jax.features import select_features
@@ -18,15 +19,7 @@ from pbcs_jax.objectives import (
 )
 from pbcs_jax.parallel import mask_mesh, use_all_cores
 from pbcs_jax.projection import project
-from pbcs_jax.selection import (
-    DivergenceError,
-    Result,
-    State,
-    draw_coreset,
-    init,
-    run,
-    step,
-)
+from pbcs_jax.selection import DivergenceError, Result, State, init, run, step
 from pbcs_jax.settings import Settings
 
 __all__ = [

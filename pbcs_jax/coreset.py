@@ -1,6 +1,7 @@
 """`select_coreset`: from arrays and a model to the indices of a coreset, in one call."""
 
 import dataclasses
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pbcs_jax import masks, representations, selection
+from pbcs_jax import draw, masks, representations, selection
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import Inner
 from pbcs_jax.losses import LossFn
@@ -25,6 +26,7 @@ from pbcs_jax.objectives.ridge import choose_ridge
 from pbcs_jax.settings import Settings
 
 OBJECTIVES = ("network", "kernel", "kernel_then_network")
+_LOG = logging.getLogger(__name__)
 
 
 def select_coreset(
@@ -80,7 +82,7 @@ def select_coreset(
       callback: see `run`; with 'kernel_then_network' it sees the network's steps.
       callback_every: see `run`.
       max_ratio: largest over smallest class of the coreset, at most, by label; 0 leaves it free.
-        See `draw_coreset`.
+        Where the smallest class has too few candidates for that, fewer than `size` are chosen.
       **options: of the outer loop, the fields of `Settings`: `num_masks`, `outer_steps`,
         `estimator`, ... With the objective 'kernel' they replace those of `kernel.settings`.
 
@@ -115,6 +117,15 @@ def select_coreset(
         check_rows("validation", *validation)
     n = len(x)
     selection.check_size(n, size)
+    if max_ratio and (most := draw.balanced_size(np.asarray(y), max_ratio)) < size:
+        _LOG.info(
+            "max_ratio %g: %d samples are chosen in place of %d, for the smallest class has too "
+            "few candidates",
+            max_ratio,
+            most,
+            size,
+        )
+        size = most
     run_key, draw_key = jax.random.split(key)
     start = None
     if objective == "kernel":
@@ -147,7 +158,7 @@ def select_coreset(
         state = selection.init(run_key, n, size, settings, start)
     state, history = selection.run(state, evaluate, settings, callback, callback_every)
     s, labels = state.probabilities, np.asarray(y)
-    indices = selection.draw_coreset(draw_key, s, size, settings.final, labels, max_ratio)
+    indices = draw.draw_coreset(draw_key, s, size, settings.final, labels, max_ratio)
     if objective == "kernel" and kernel.exchanges:
         indices = exchange(indices=indices, most=kernel.exchanges, **problem)
     return selection.Result(indices, np.asarray(s), history)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from pbcs_jax import selection
+from pbcs_jax import draw, selection
 from pbcs_jax.coreset import check_options, check_rows
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import Inner
@@ -130,7 +130,7 @@ def select_features(
         state = selection.init(run_key, n, size, settings)
     state, history = selection.run(state, evaluate, settings, callback, callback_every)
     s = state.probabilities
-    indices = selection.draw_coreset(draw_key, s, size, settings.final)
+    indices = draw.draw_coreset(draw_key, s, size, settings.final)
     if objective == "kernel" and kernel.exchanges:
         key = jax.random.fold_in(draw_key, 1)
         indices = exchange_features(key, exact, slopes, indices, n, kernel.exchanges)

@@ -180,63 +180,6 @@ def run(
     return state, {name: np.stack([m[name] for m in history]) for name in names}
 
 
-def draw_coreset(
-    key: jax.Array,
-    probabilities: jax.Array,
-    size: int,
-    final: str = "top_k",
-    labels: np.ndarray | None = None,
-    max_ratio: float = 0.0,
-) -> np.ndarray:
-    """The final coreset, as sorted indices.
-
-    Args:
-      key: PRNG key, consumed by 'sample'.
-      probabilities: `[n]`, s.
-      size: K.
-      final: 'top_k', the K largest probabilities (exactly K), or 'sample', a mask from p(m | s).
-      labels: `[n]` integer classes, for `max_ratio`.
-      max_ratio: of 'top_k': the largest class of the coreset has at most so many times the samples
-        of the smallest, as far as there are candidates; the best of each class are taken. 0 leaves
-        the classes alone.
-
-    >>> draw_coreset(jax.random.key(0), jnp.array([0.9, 0.0, 1.0, 0.2]), 2).tolist()
-    [0, 2]
-    >>> labels = np.array([0, 1, 0, 0, 1])
-    >>> s = jnp.array([0.9, 0.1, 1.0, 0.8, 0.2])
-    >>> draw_coreset(jax.random.key(0), s, 3, labels=labels, max_ratio=2.0).tolist()
-    [0, 2, 4]
-    """
-    if final == "sample":
-        return np.flatnonzero(masks.sample_masks(key, probabilities, 1)[0])
-    if not max_ratio or labels is None:
-        _, indices = jax.lax.top_k(probabilities, size)
-        return np.sort(np.asarray(indices))
-    order = np.argsort(-np.asarray(probabilities), kind="stable")
-    classes, labels = np.unique(labels, return_inverse=True)
-    available = np.bincount(labels)
-    counts = _balance(
-        np.bincount(labels[order[:size]], minlength=len(classes)), available, max_ratio
-    )
-    chosen = [order[labels[order] == c][:count] for c, count in enumerate(counts)]
-    return np.sort(np.concatenate(chosen))
-
-
-def _balance(counts: np.ndarray, available: np.ndarray, max_ratio: float) -> np.ndarray:
-    """`counts` after moving single samples from the largest class to the smallest that has more."""
-    counts = counts.copy()
-    for _ in range(counts.sum()):
-        can_grow = counts < available
-        smallest = int(np.argmin(np.where(can_grow, counts, np.iinfo(counts.dtype).max)))
-        largest = int(np.argmax(counts))
-        few_enough = counts[largest] <= max_ratio * counts[smallest]
-        if few_enough or not can_grow.any() or counts[largest] - counts[smallest] < 2:
-            break
-        counts[largest] -= 1
-        counts[smallest] += 1
-    return counts
-
-
 def _step(state: State, evaluate: Evaluate, settings: Settings) -> tuple[State, Metrics]:
     estimator = settings.gradient_estimator()
     next_key, mask_key, evaluate_key = jax.random.split(state.key, 3)

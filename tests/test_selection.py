@@ -5,11 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 import pbcs_jax as pbcs
+from pbcs_jax import selection
 from pbcs_jax.errors import UserError
 
 N = 12
@@ -113,7 +111,6 @@ def test_data_inside_a_partial_are_no_constants_of_the_program():
     evaluate = jax.tree_util.Partial(lambda data, key, m: distance(key, m * data.mean(1)), big)
     settings = pbcs.Settings(outer_steps=2)
     state = pbcs.init(jax.random.key(0), N, 4, settings)
-    from pbcs_jax import selection
 
     text = selection._compiled_step.lower(state, evaluate, settings).as_text()
     signature = text.split("@main(")[1].split(") -> ")[0]
@@ -168,14 +165,6 @@ def test_overflow_is_counted_and_leaves_the_score():
     assert all(m.sum(-1).max() <= 2 for m in scored) and len(scored) == 3
 
 
-def test_drawing():
-    s = jnp.array([1.0, 0.0, 0.6, 0.4, 0.0])
-    assert pbcs.draw_coreset(jax.random.key(0), s, 2).tolist() == [0, 2]
-    draws = [pbcs.draw_coreset(jax.random.key(i), s, 2, "sample") for i in range(300)]
-    counts = np.bincount(np.concatenate(draws), minlength=5) / 300
-    np.testing.assert_allclose(counts, s, atol=4 * np.sqrt(0.24 / 300))
-
-
 def test_a_start_other_than_uniform():
     start = jnp.linspace(0, 1, N)
     state = pbcs.init(jax.random.key(0), N, 4, probabilities=start)
@@ -214,20 +203,3 @@ def test_an_objective_without_path_gradients_is_refused_by_those_who_need_them()
 
     with pytest.raises(UserError, match="path"):
         run(no_path, estimator="hybrid")
-
-
-@given(st.integers(0, 2**31), st.integers(1, 60), st.sampled_from([1.0, 2.0, 3.5]))
-@hypothesis_settings(deadline=None, max_examples=50)
-def test_classes_are_evened_out_as_far_as_there_are_candidates(seed, size, ratio):
-    rng = np.random.default_rng(seed)
-    labels = rng.choice(4, 60, p=[0.7, 0.2, 0.07, 0.03])
-    s = rng.random(60).astype(np.float32)
-    chosen = pbcs.draw_coreset(jax.random.key(0), s, size, labels=labels, max_ratio=ratio)
-    assert len(set(chosen)) == size
-    counts, available = (np.bincount(a, minlength=4) for a in (labels[chosen], labels))
-    for c in range(4):
-        # The best of each class, and no class left behind that could have grown.
-        best = np.sort(s[labels == c])[::-1][: counts[c]].sum()
-        assert s[chosen][labels[chosen] == c].sum() == pytest.approx(best, abs=1e-5)
-        if counts[c] < available[c]:
-            assert counts.max() <= max(ratio * counts[c], counts[c] + 1)
