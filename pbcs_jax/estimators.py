@@ -190,6 +190,15 @@ def create(
     return _ESTIMATORS[name](baseline, temperature, path_until)
 
 
+def smoothed(estimator: Estimator, smooth: Callable[[jax.Array], jax.Array]) -> Estimator:
+    """The same, with its gradient put through `smooth`, a function `[n] -> [n]`."""
+
+    def gradient(evaluation, masks, probabilities, progress):
+        return smooth(estimator.gradient(evaluation, masks, probabilities, progress))
+
+    return estimator._replace(gradient=gradient)
+
+
 def _policy_gradient_estimator(baseline, temperature, path_until) -> Estimator:
     def gradient(evaluation, masks, probabilities, progress):
         return policy_gradient(evaluation.losses, masks, probabilities, baseline, evaluation.ok)

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
 from pbcs_jax import draw, selection
 from pbcs_jax.coreset import check_options, check_rows
 from pbcs_jax.errors import UserError
+from pbcs_jax.estimators import smoothed
 from pbcs_jax.inner import Inner
 from pbcs_jax.losses import LossFn
 from pbcs_jax.nets.model import as_model
@@ -38,6 +40,7 @@ def select_features(
     validation: tuple[jax.Array, jax.Array] | None = None,
     *,
     groups: Any = None,
+    smooth: float = 0.0,
     objective: str = "network",
     kernel: FeatureKernel = FeatureKernel(),  # noqa: B008 (frozen)
     inner: Inner = Inner(),  # noqa: B008 (frozen)
@@ -65,6 +68,9 @@ def select_features(
         samples themselves, 'kernel' leave-one-out.
       groups: the number of each input's group, integers from 0 that broadcast to the shape of a
         sample: patches, one-hot blocks, sensors. Each input is a group of its own if None.
+      smooth: of pictures `[N, height, width, ...]`: what is learnt of an input is learnt of its
+        neighbours too, by a Gaussian with this standard deviation, in pixels. Where inputs are
+        noisy and many are chosen, neighbours know more together; else it is better at 0.
       objective: what a mask is judged by: 'network' trains `model` on the chosen inputs; 'kernel'
         solves kernel ridge regression on them, and judges by leave-one-out.
       kernel: the settings of the latter.
@@ -126,6 +132,9 @@ def select_features(
             num_masks=settings.num_masks,
             mesh=mesh,
         )
+    if smooth:
+        estimator = smoothed(settings.gradient_estimator(), neighbourhood(numbers, smooth))
+        settings = dataclasses.replace(settings, estimator=estimator)
     if state is None:
         state = selection.init(run_key, n, size, settings)
     state, history = selection.run(state, evaluate, settings, callback, callback_every)
@@ -135,6 +144,39 @@ def select_features(
         key = jax.random.fold_in(draw_key, 1)
         indices = exchange_features(key, exact, slopes, indices, n, kernel.exchanges)
     return selection.Result(indices, np.asarray(s), history)
+
+
+def neighbourhood(groups: np.ndarray, width: float) -> Callable[[jax.Array], jax.Array]:
+    """A function `[n] -> [n]` that gives each group of inputs the mean of those around it.
+
+    Args:
+      groups: `[height, width, ...]`, the number of each input's group, from `check_groups`.
+      width: the standard deviation of a Gaussian, in pixels, over the first two axes.
+
+    >>> smooth = neighbourhood(np.arange(4).reshape(1, 4), 0.5)
+    >>> print(np.asarray(smooth(jnp.array([0.0, 1.0, 0.0, 0.0])), float).round(2))
+    [0.12 0.79 0.11 0.  ]
+    """
+    if groups.ndim < 2 or width < 0:
+        raise UserError(
+            f"smooth is {width} and a sample has shape {groups.shape}: use at least 0, and 0 "
+            "unless samples are pictures, of shape [height, width, ...]"
+        )
+    count = int(groups.max()) + 1
+    sizes = np.bincount(groups.ravel())
+
+    def weights(length):
+        distances = np.subtract.outer(np.arange(length), np.arange(length))
+        gaussian = np.exp(-(distances**2) / (2 * width**2))
+        return jnp.asarray(gaussian / gaussian.sum(axis=1, keepdims=True), jnp.float32)
+
+    rows, columns = (weights(length) for length in groups.shape[:2])
+
+    def smooth(gradient):
+        spread = jnp.einsum("ab,cd,bd...->ac...", rows, columns, (gradient / sizes)[groups])
+        return jnp.zeros(count, gradient.dtype).at[groups].add(spread)
+
+    return smooth
 
 
 def _kernel(key, x, y, size, validation, groups, kernel, mesh) -> Callable[..., Objective]:
@@ -158,6 +200,8 @@ def _kernel(key, x, y, size, validation, groups, kernel, mesh) -> Callable[..., 
             bandwidth=bandwidth,
             ridge=ridge,
             samples=samples,
+            shifts=kernel.shifts,
+            picture=np.shape(x)[1:],
             validation=held_out,
             outer_loss=kernel.outer_loss,
             path=path,

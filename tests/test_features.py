@@ -8,6 +8,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 import pbcs_jax as pbcs
 from pbcs_jax import nets
+from pbcs_jax.features import neighbourhood
 from pbcs_jax.inner import Inner
 from pbcs_jax.objectives import feature_kernel, features
 
@@ -160,6 +161,34 @@ class TestKernel:
         first, again, other = (evaluate(jax.random.key(k), mask).losses[0] for k in (0, 0, 1))
         assert first == again != other
 
+    def test_pictures_move_by_one_pixel(self):
+        """Each is as it was, or moved in one of four directions, its edge repeated."""
+        pictures = np.random.default_rng(0).normal(size=(400, 3, 4, 2)).astype(np.float32)
+        flat = jnp.asarray(pictures.reshape(400, -1))
+        moved = feature_kernel.shift(jax.random.key(0), flat, (3, 4, 2), 0.4)
+        padded = np.pad(pictures, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
+        corners = [(1, 1), (0, 1), (2, 1), (1, 0), (1, 2)]
+        allowed = [padded[:, top : top + 3, left : left + 4] for top, left in corners]
+        same = [np.all(moved.reshape(pictures.shape) == a, axis=(1, 2, 3)) for a in allowed]
+        assert np.all(np.sum(same, axis=0) == 1)
+        shares = np.mean(same, axis=1)
+        assert abs(shares[0] - 0.6) < 0.1 and np.all(np.abs(shares[1:] - 0.1) < 0.06)
+
+    def test_each_step_moves_other_pictures(self):
+        x = jax.random.normal(jax.random.key(0), (30, 3, 3))
+        y = (x[:, 1, 1] > 0).astype(jnp.int32)
+        still, moving = (
+            feature_kernel.feature_kernel_objective(
+                feature_kernel.gather(x, y), bandwidth=1.0, ridge=0.1, shifts=part, picture=(3, 3)
+            )
+            for part in (0.0, 0.5)
+        )
+        mask = jnp.ones((1, 9))
+        first, other = (still(jax.random.key(k), mask).losses[0] for k in (0, 1))
+        assert first == other
+        first, again, other = (moving(jax.random.key(k), mask).losses[0] for k in (0, 0, 1))
+        assert first == again != other
+
     def test_bandwidth_and_ridge_are_chosen_by_leave_one_out(self):
         """Noise wants more ridge than a function that is known exactly."""
         x = jax.random.normal(jax.random.key(0), (80, 3))
@@ -209,9 +238,34 @@ class TestSelect:
         )
         assert result.indices.tolist() == [0, 3]
 
+    def test_neighbours_help_where_inputs_are_noisy(self):
+        """Nine pixels of 100 tell the classes apart, each hardly by itself."""
+        keys = jax.random.split(jax.random.key(1), 2)
+        y = jax.random.bernoulli(keys[0], 0.5, (150,)).astype(jnp.int32)
+        signal = jnp.zeros((10, 10, 1)).at[2:5, 6:9].set(0.5)
+        x = signal * y[:, None, None, None] + jax.random.normal(keys[1], (150, 10, 10, 1))
+        wanted = np.flatnonzero(signal)
+        settings = {
+            "estimator": "path",
+            "optimizer": "normalized_sgd",
+            "learning_rate": 0.3,
+            "outer_steps": 60,
+            "num_masks": 4,
+        }
+        alone, together = (
+            pbcs.select_features(
+                jax.random.key(1), x, y, None, 9, objective="kernel", smooth=smooth, **settings
+            )
+            for smooth in (0.0, 0.8)
+        )
+        right = [len(np.intersect1d(result.indices, wanted)) for result in (alone, together)]
+        assert right[1] > right[0]
+
     @pytest.mark.parametrize(
         ("change", "message"),
         [
+            ({"smooth": 0.5}, "pictures"),
+            ({"kernel": pbcs.FeatureKernel(shifts=0.5), "objective": "kernel"}, "pictures"),
             ({"size": 0}, "size is 0"),
             ({"size": 7}, "at most 6"),
             ({"objective": "magic"}, "objective 'magic' is unknown"),
@@ -229,3 +283,28 @@ class TestSelect:
         given = {"x": x, "y": y, "model": nets.MLP(num_classes=2), "size": 2} | change
         with pytest.raises(pbcs.UserError, match=message):
             pbcs.select_features(jax.random.key(0), **given)
+
+
+@pytest.mark.parametrize("shifts", [-0.1, 1.1])
+def test_shifts_are_a_part(shifts):
+    with pytest.raises(pbcs.UserError, match="from 0 to 1"):
+        pbcs.FeatureKernel(shifts=shifts)
+
+
+class TestNeighbourhood:
+    def test_is_the_mean_of_what_is_around(self):
+        """Written out: each pixel has the Gaussian mean of all, weights adding up to 1."""
+        gradient = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+        found = neighbourhood(np.arange(20).reshape(4, 5), 0.7)(jnp.asarray(gradient.ravel()))
+        for row, column in np.ndindex(4, 5):
+            rows, columns = np.indices((4, 5))
+            weights = np.exp(-((rows - row) ** 2 + (columns - column) ** 2) / (2 * 0.7**2))
+            expected = np.sum(weights * gradient) / weights.sum()
+            np.testing.assert_allclose(found[row * 5 + column], expected, rtol=1e-5, atol=1e-6)
+
+    def test_patches_learn_from_patches(self):
+        """Alike ones stay as they are; what one patch knows reaches those beside it only."""
+        smooth = neighbourhood(np.repeat(np.arange(3), 2 * 2).reshape(6, 2, 1), 0.5)
+        np.testing.assert_allclose(smooth(jnp.ones(3)), 1, rtol=1e-6)
+        spread = smooth(jnp.array([1.0, 0.0, 0.0]))
+        assert spread[0] > spread[1] > 1e-2 > spread[2] >= 0

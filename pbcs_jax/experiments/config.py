@@ -111,6 +111,7 @@ def features() -> ConfigDict:
     config.inputs = {
         "noise": 0.0,  # standard deviation of Gaussian noise on the normalised inputs, all of them
         "patch": 1,  # of pictures: squares with this side are chosen whole
+        "smooth": 0.0,  # of pictures: pixels around, this far, learn from each other; for noise
     }
     config.coreset_size = 50  # inputs, or patches
     config.methods = ("pbcs", "uniform", "f_score", "mutual_information", "mrmr", "greedy")
@@ -122,6 +123,7 @@ def features() -> ConfigDict:
         "ridge": 0.0,
         "outer_loss": "squared_error",
         "samples": 500,  # of each outer step
+        "shifts": 0.0,  # of pictures: the part of them that each step moves by a pixel
         "exchanges": 0,  # at the end, of chosen inputs for better ones; for clean inputs
         "exchange_samples": 1000,
         "num_masks": 0,
@@ -204,6 +206,8 @@ def check(config: ConfigDict) -> None:
             raise UserError(f"inputs.noise is {config.inputs.noise}: it must not be negative")
         if config.inputs.patch < 1:
             raise UserError(f"inputs.patch is {config.inputs.patch}: use at least 1")
+        if config.inputs.smooth < 0:
+            raise UserError(f"inputs.smooth is {config.inputs.smooth}: it must not be negative")
         feature_kernel_settings(config)
     else:
         kernel_settings(config, 1000)

@@ -101,6 +101,7 @@ def _select(config, problem, groups, key: jax.Array, folder: Path, console) -> n
             config.coreset_size,
             problem.validation,
             groups=groups,
+            smooth=config.inputs.smooth,
             objective=config.selection.objective,
             kernel=kernel,
             inner=config_lib.inner_settings(config),

@@ -38,6 +38,9 @@ class FeatureKernel:
       outer_loss: 'squared_error' (of one-hot targets), 'brier', 'cross_entropy', 'error_rate', or a
         function of (outputs, targets).
       samples: random ones that each outer step works with; its time grows with their cube.
+      shifts: of pictures `[N, height, width, ...]`: so large a part of them is moved by one pixel,
+        at random and anew at each step. Where many inputs are chosen, those that tell a few samples
+        apart by chance are then of no use.
       exchanges: at the end so many chosen inputs at most are exchanged for better ones, see
         `feature_exchange.py`. Measured for clean inputs only.
       exchange_samples: random ones that all exchanges are judged by.
@@ -47,6 +50,7 @@ class FeatureKernel:
     ridge: float = 0.0
     outer_loss: str | losses.LossFn = "squared_error"
     samples: int = 500
+    shifts: float = 0.0
     exchanges: int = 0
     exchange_samples: int = 1000
 
@@ -61,6 +65,8 @@ class FeatureKernel:
                 f"feature kernel: samples are {self.samples} and exchange_samples "
                 f"{self.exchange_samples}: use at least 2"
             )
+        if not 0 <= self.shifts <= 1:
+            raise UserError(f"feature kernel: shifts are {self.shifts}: use a value from 0 to 1")
         if self.exchanges < 0:
             raise UserError(f"feature kernel: exchanges are {self.exchanges}: use 0 or more")
 
@@ -87,6 +93,8 @@ def feature_kernel_objective(
     bandwidth: float,
     ridge: float,
     samples: int = 500,
+    shifts: float = 0.0,
+    picture: tuple[int, ...] = (),
     validation: Data | None = None,
     outer_loss: str | losses.LossFn = "squared_error",
     path: bool = False,
@@ -100,6 +108,8 @@ def feature_kernel_objective(
       bandwidth: > 0, see `FeatureKernel`.
       ridge: > 0.
       samples: see `FeatureKernel`.
+      shifts: see `FeatureKernel`.
+      picture: the shape of a sample, `(height, width, ...)`, for `shifts`.
       validation: held-out outer data, from `gather`; leave-one-out if None.
       outer_loss: see `FeatureKernel`.
       path: whether to give dL/dm.
@@ -109,6 +119,11 @@ def feature_kernel_objective(
     loss_fn = losses.get(outer_loss)
     if path:
         losses.check_gradient(loss_fn)
+    if shifts and len(picture) < 2:
+        raise UserError(
+            f"feature kernel: shifts are {shifts} and a sample has shape {picture}: use 0 unless "
+            "samples are pictures, of shape [height, width, ...]"
+        )
     mesh = mesh or parallel.solver_mesh()
     is_regression = not jnp.issubdtype(data.classes.dtype, jnp.integer)
     if is_regression and isinstance(outer_loss, str) and outer_loss != "squared_error":
@@ -148,10 +163,42 @@ def feature_kernel_objective(
             drawn = jax.random.choice(key, len(rows.x), (samples,), replace=False)
             x, targets, classes, groups = rows
             rows = Data(x[drawn], targets[drawn], classes[drawn], groups)
+        if shifts:
+            shift_key = jax.random.fold_in(key, 1)
+            rows = rows._replace(x=shift(shift_key, rows.x, picture, shifts))
         values, metrics, paths = mapped_over_masks((rows, held_out), masks)
         return Evaluation(values, jnp.isfinite(values), paths, metrics=metrics)
 
     return jax.tree_util.Partial(evaluate, parallel.replicate((data, validation), mesh))
+
+
+def shift(key: jax.Array, x: jax.Array, picture: tuple[int, ...], part: float) -> jax.Array:
+    """Moves a random part of the pictures by one pixel up, down, left or right.
+
+    What comes in from outside is what the edge has.
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[N, d]`, flattened pictures.
+      picture: their shape, `(height, width, ...)`.
+      part: how many, from 0 to 1.
+
+    Returns:
+      `[N, d]`.
+
+    >>> x = jnp.arange(4.0)[None]
+    >>> shift(jax.random.key(0), x, (2, 2), 1.0).astype(int).tolist()
+    [[0, 0, 2, 2]]
+    """
+    which_key, where_key = jax.random.split(key)
+    pictures = x.reshape(-1, *picture)
+    moved = jax.random.bernoulli(which_key, part, (len(x),))
+    direction = jnp.where(moved, jax.random.randint(where_key, (len(x),), 0, 4), 4)
+    for number, (axis, step) in enumerate(((1, 1), (1, -1), (2, 1), (2, -1))):
+        sources = jnp.clip(jnp.arange(picture[axis - 1]) - step, 0, picture[axis - 1] - 1)
+        is_so = (direction == number).reshape(-1, *(1 for _ in picture))
+        pictures = jnp.where(is_so, jnp.take(pictures, sources, axis=axis), pictures)
+    return pictures.reshape(x.shape)
 
 
 def choose(

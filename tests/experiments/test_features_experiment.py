@@ -13,6 +13,7 @@ from pbcs_jax.errors import UserError
 from pbcs_jax.experiments.features import METHODS, patches
 
 ROOT = Path(__file__).parents[2]
+CHANGES = ("--config.inputs.patch=4", "--config.inputs.noise=2.5", "--config.inputs.smooth=0.7")
 
 
 def launch(*arguments):
@@ -30,7 +31,7 @@ def launch(*arguments):
 def finished(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("features") / "run"
     flags = ("--config=configs/mnist_features.py:smoke", f"--workdir={workdir}")
-    done = launch(*flags, "--config.inputs.patch=4", "--config.inputs.noise=2.5")
+    done = launch(*flags, *CHANGES)
     assert done.returncode == 0, done.stderr
     return workdir, done
 
@@ -58,7 +59,7 @@ def test_a_run_without_its_summary_comes_to_the_same_end(finished):
     (workdir / "methods" / "pbcs.json").unlink()
     (workdir / "coreset.npz").unlink()
     flags = ("--config=configs/mnist_features.py:smoke", f"--workdir={workdir}")
-    done = launch(*flags, "--config.inputs.patch=4", "--config.inputs.noise=2.5")
+    done = launch(*flags, *CHANGES)
     assert done.returncode == 0, done.stderr
     after = json.loads((workdir / "summary.json").read_text())
     for name, record in before["methods"].items():
@@ -79,6 +80,7 @@ def test_a_table(tmp_path):
         ("--config.coreset_size=900", "at most 784"),
         ("--config.inputs.patch=5", "does not divide"),
         ("--config.inputs.noise=-1.0", "inputs.noise is -1.0"),
+        ("--config.inputs.smooth=-1.0", "inputs.smooth is -1.0"),
         ("--config.selection.objective=kernel_then_network", "use one of network, kernel"),
         ("--config.methods=('pbcs','herding')", "method 'herding' is unknown"),
     ],
