@@ -7,6 +7,7 @@ gradients in the form that XLA does well; elsewhere the backend's own convolutio
 mode, reverse mode, `vmap` and higher derivatives work for all of them.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import flax.linen as nn
@@ -18,20 +19,27 @@ from pbcs_jax.errors import UserError
 from pbcs_jax.nets import winograd
 from pbcs_jax.nets.direct import Pads, direct_conv
 
+# `(outputs, axis of the four in a window, axis of the batch) -> outputs without the former`
+Pool = Callable[[jax.Array, int, int], jax.Array]
+# What is left out of a window: whatever bias is added, a ReLU makes 0 of it.
+_LEFT_OUT = -1e30
 
-def max_pool(x: jax.Array) -> jax.Array:
+
+def max_pool(x: jax.Array, pool: Pool | None = None) -> jax.Array:
     """The largest of every 2x2 window; a last odd row or column is dropped, as in `nn.max_pool`.
 
     Four slices, and no `lax.reduce_window`, whose gradient is slow on CPU.
 
     Args:
       x: `[B, H, W, C]`.
+      pool: what is taken of the four; the largest if None.
 
     Returns:
       `[B, H // 2, W // 2, C]`.
     """
     h, w = x.shape[1] // 2 * 2, x.shape[2] // 2 * 2
-    return max_of_four(jnp.stack([x[:, i:h:2, j:w:2] for i in (0, 1) for j in (0, 1)]))
+    windows = jnp.stack([x[:, i:h:2, j:w:2] for i in (0, 1) for j in (0, 1)])
+    return (pool or _largest)(windows, 0, 1)
 
 
 def wants_batch_last(channels: int) -> bool:
@@ -52,6 +60,8 @@ class Conv(nn.Module):
       padding: 'SAME' or 'VALID'.
       use_bias: whether to add the parameter `bias`, `[features]`.
       pool: whether to max-pool the output over 2x2 windows.
+      dropout: with `pool`, for a ReLU to follow: probability that a value is dropped when training,
+        before the pooling. It leaves its window; where all four do, the output is very negative.
       batch_last: the input and the output are `[C, H, W, B]`; see `wants_batch_last`.
       implementation: 'patches', one matmul of all patches; 'winograd', fewer multiplications, where
         it applies (3x3 or 5x5, stride 1, 8 channels or more) and patches elsewhere; 'direct', see
@@ -65,12 +75,13 @@ class Conv(nn.Module):
     padding: str = "SAME"
     use_bias: bool = True
     pool: bool = False
+    dropout: float = 0.0
     batch_last: bool = False
     implementation: str = "auto"
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """`[B, H, W, C]` to `[B, H', W', features]`."""
+    def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+        """`[B, H, W, C]` to `[B, H', W', features]`; `train` is for `dropout`."""
         shape = (*self.kernel_size, x.shape[0 if self.batch_last else -1], self.features)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
         rows, columns = lax.padtype_to_pads(
@@ -79,18 +90,24 @@ class Conv(nn.Module):
         pads = (rows, columns)
         x = x.astype(kernel.dtype)
         odd = all(size % 2 for size in self.kernel_size)
-        if self.batch_last and self.pool and odd and self.strides == (1, 1):
-            x = _batch_last_conv(_pad(x, pads), kernel)
+        drops = self.pool and train and self.dropout > 0
+        pool = _largest if self.pool else None
+        if drops:
+            pool = _largest_kept(self.make_rng("dropout"), self.dropout)
+        if self.batch_last and pool and odd and self.strides == (1, 1):
+            x = _batch_last_conv(_pad(x, pads), kernel, pool)
         else:
             x = swap_batch(x) if self.batch_last else x
-            x = self._convolve(x, kernel, pads)
+            x = self._convolve(x, kernel, pads, pool)
             x = swap_batch(x) if self.batch_last else x
         if self.use_bias:
             bias = self.param("bias", nn.initializers.zeros_init(), (self.features,))
             x = x + (bias[:, None, None, None] if self.batch_last else bias)
-        return x
+        return x / (1 - self.dropout) if drops else x
 
-    def _convolve(self, x: jax.Array, kernel: jax.Array, pads: Pads) -> jax.Array:
+    def _convolve(
+        self, x: jax.Array, kernel: jax.Array, pads: Pads, pool: Pool | None
+    ) -> jax.Array:
         name = self.implementation
         if name == "auto":
             name = self._fastest(kernel.shape[2])
@@ -104,7 +121,7 @@ class Conv(nn.Module):
             raise UserError(
                 f"Conv implementation {name!r} is unknown: use 'auto' or one of {', '.join(known)}."
             )
-        return known[name](x, kernel, self.strides, pads, self.pool)
+        return known[name](x, kernel, self.strides, pads, pool)
 
     def _fastest(self, channels: int) -> str:
         if jax.default_backend() != "cpu":
@@ -126,23 +143,23 @@ def _pad(x: jax.Array, pads: Pads) -> jax.Array:
 
 
 def _native_conv(
-    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: bool
+    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: Pool | None
 ) -> jax.Array:
     y = lax.conv_general_dilated(
         x, kernel, strides, pads, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    return max_pool(y) if pool else y
+    return max_pool(y, pool) if pool else y
 
 
 def _direct_conv(
-    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: bool
+    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: Pool | None
 ) -> jax.Array:
     y = direct_conv(x, kernel, strides, pads)
-    return max_pool(y) if pool else y
+    return max_pool(y, pool) if pool else y
 
 
 def _winograd_conv(
-    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: bool
+    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: Pool | None
 ) -> jax.Array:
     padded = _pad(x, pads)
     if not winograd.applies(padded, kernel, strides):
@@ -150,11 +167,11 @@ def _winograd_conv(
     window = 2 if pool else 1
     h, w = ((size - kernel.shape[0] + 1) // window for size in padded.shape[1:3])
     y = winograd.winograd_tiles(padded, kernel, window)
-    return winograd.untile(max_of_four(y) if pool else y[0])[:, :h, :w]
+    return winograd.untile(pool(y, 0, 3) if pool else y[0])[:, :h, :w]
 
 
 def _patches_conv(
-    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: bool
+    x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads, pool: Pool | None
 ) -> jax.Array:
     x = _pad(x, pads)
     if not pool:
@@ -162,7 +179,7 @@ def _patches_conv(
     sh, sw = strides
     shifted = _shifted(kernel, strides)
     y = _patches_matmul(x, jnp.concatenate(shifted, axis=-1), (2 * sh, 2 * sw))
-    return max_of_four(y.reshape(*y.shape[:-1], 4, -1), axis=-2)
+    return pool(y.reshape(*y.shape[:-1], 4, -1), 3, 0)
 
 
 def _shifted(kernel: jax.Array, strides: tuple[int, int]) -> list[jax.Array]:
@@ -190,8 +207,8 @@ def _patches_matmul(x: jax.Array, kernel: jax.Array, strides: tuple[int, int]) -
     return rows.reshape(*patches.shape[:-1], features)
 
 
-def _batch_last_conv(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """VALID convolution of `[C, H, W, B]` with an odd kernel, stride 1, and `max_pool` of it.
+def _batch_last_conv(x: jax.Array, kernel: jax.Array, pool: Pool) -> jax.Array:
+    """VALID convolution of `[C, H, W, B]` with an odd kernel, stride 1, and its pooling.
 
     Even and odd rows and columns are taken apart first. Then a window's patch is made of slices
     without a stride, rows before columns, and so is the gradient, where a stride costs most.
@@ -208,7 +225,48 @@ def _batch_last_conv(x: jax.Array, kernel: jax.Array) -> jax.Array:
     taps = taps.reshape(4, rows, 2, columns, 2, channels, features).transpose(0, 6, 3, 1, 2, 4, 5)
     taps = taps.reshape(4 * features, -1)
     y = taps @ x.reshape(taps.shape[1], -1)
-    return max_of_four(y.reshape(4, features, h, w, batch))
+    return pool(y.reshape(4, features, h, w, batch), 0, 4)
+
+
+def _largest(windows: jax.Array, axis: int, batch_axis: int) -> jax.Array:
+    del batch_axis
+    return max_of_four(windows, axis)
+
+
+def _largest_kept(key: jax.Array, rate: float) -> Pool:
+    """The largest of those that are not dropped.
+
+    A ReLU takes what is left out for 0. So this is dropout before the pooling, without a value
+    being multiplied, and the bias can still be added afterwards.
+
+    Args:
+      key: PRNG key, consumed. A row's numbers do not depend on how many rows there are.
+      rate: of the dropout, in steps of 1/256: a random byte decides.
+    """
+
+    def pool(windows, axis, batch_axis):
+        # A word for each window, and a byte of it for each of the four.
+        shape = list(windows.shape)
+        batch = shape.pop(batch_axis)
+        del shape[axis - (batch_axis < axis)]
+        words = jax.random.bits(key, (batch, *shape), jnp.uint32)
+        words = jnp.moveaxis(words, 0, batch_axis - (axis < batch_axis))
+
+        def drop(windows, words):
+            numbers = jnp.stack([(words >> shift) & 255 for shift in (0, 8, 16, 24)], axis)
+            return jnp.where(numbers < round(256 * rate), _LEFT_OUT, windows)
+
+        if jax.default_backend() == "cpu":
+            # XLA would do all of this again for every value of the gradient: three times the time
+            # of a training step. It keeps what comes out of a branch. A net that has diverged drops
+            # nothing.
+            first = windows[(0,) * windows.ndim]
+            kept = lax.cond(jnp.isfinite(first), drop, lambda windows, _: windows, windows, words)
+        else:
+            kept = drop(windows, words)
+        return max_of_four(kept, axis)
+
+    return pool
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

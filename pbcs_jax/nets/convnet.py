@@ -10,12 +10,13 @@ class ConvNet(nn.Module):
     """Conv 5x5, pool, conv 5x5, pool, dense, dense, with ReLU between.
 
     Each pooling comes before the bias and the ReLU, which changes no value and saves work. Dropout
-    (if any) acts on the output of the first dense layer, before the last layer, and nowhere else.
+    (if any) acts on the outputs of the convolutions, before the pooling, and of the first dense
+    layer, as in the published network.
 
     Attributes:
       num_classes: number of outputs.
       width: channels of the first convolution; the second has twice, the dense layer four times.
-      dropout: probability that an activation of the dense layer is dropped when training.
+      dropout: probability that a value is dropped when training.
     """
 
     num_classes: int = 10
@@ -37,7 +38,15 @@ class ConvNet(nn.Module):
         batch_last = wants_batch_last(self.width)
         x = swap_batch(x) if batch_last else x
         for width in (self.width, 2 * self.width):
-            x = nn.relu(Conv(width, (5, 5), padding="VALID", pool=True, batch_last=batch_last)(x))
+            layer = Conv(
+                width,
+                (5, 5),
+                padding="VALID",
+                pool=True,
+                dropout=self.dropout,
+                batch_last=batch_last,
+            )
+            x = nn.relu(layer(x, train))
         x = swap_batch(x) if batch_last else x
         x = x.reshape(x.shape[0], -1)
         x = nn.relu(nn.Dense(4 * self.width)(x))

@@ -23,8 +23,8 @@ class _BatchLast:
     def __init__(self, layer):
         self._layer = layer
 
-    def apply(self, params, x):
-        return swap_batch(self._layer.apply(params, swap_batch(x)))
+    def apply(self, params, x, *train, **rngs):
+        return swap_batch(self._layer.apply(params, swap_batch(x), *train, **rngs))
 
 
 @pytest.mark.parametrize("pool", [False, True])
@@ -164,6 +164,47 @@ def test_max_pool_equals_flax_forward_and_backward(size, ties):
 def test_max_pool_keeps_nan():
     windows = jnp.where(jnp.eye(4, dtype=bool), jnp.nan, 0.0).reshape(4, 2, 2, 1)
     assert jnp.isnan(jax.jit(max_pool)(windows)).all()
+
+
+@pytest.mark.parametrize(
+    ("implementation", "channels"),
+    [("patches", 1), ("winograd", 8), ("direct", 2), ("native", 2), ("batch_last", 2)],
+)
+def test_dropout_comes_before_the_pooling_for_a_relu_that_follows(implementation, channels):
+    """Each output is the r-th largest of its window with probability (1 - p) p^r, or 0: all four
+    dropped. The gradient goes to the one that was taken."""
+    rate, rows = 0.25, 400
+    keys = jax.random.split(jax.random.key(0), 3)
+    x = jnp.repeat(jax.random.normal(keys[0], (1, 8, 8, channels)), rows, axis=0)
+    kernel = jax.random.normal(keys[1], (3, 3, channels, 3)) / 3
+    params = {"params": {"kernel": kernel, "bias": jnp.full(3, 20.0)}}  # all positive: ReLU is not
+    layer = partial(Conv, 3, (3, 3), padding="VALID", dropout=rate, pool=True)
+    if implementation == "batch_last":
+        layer = _BatchLast(layer(batch_last=True))
+    else:
+        layer = layer(implementation=implementation)
+
+    @jax.jit
+    def run(params, x, key):
+        def outputs(params):
+            return nn.relu(layer.apply(params, x, True, rngs={"dropout": key}))
+
+        value, pull = jax.vjp(outputs, params)
+        return value, pull(jnp.ones_like(value))[0]["params"]["bias"], layer.apply(params, x)
+
+    found, slope, undropped = run(params, x, keys[2])
+    whole = Conv(3, (3, 3), padding="VALID", implementation="native").apply(params, x[:1])[0]
+    four = np.stack([whole[i::2, j::2] for i in (0, 1) for j in (0, 1)])
+    four = np.concatenate([np.sort(four, axis=0)[::-1], np.zeros((1, 3, 3, 3))])  # the last: none
+    np.testing.assert_allclose(undropped[0], four[0], rtol=1e-4)
+    distance = np.abs(np.asarray(found)[:, None] * (1 - rate) - four)
+    assert distance.min(axis=1).max() < 1e-3
+    shares = np.bincount(distance.argmin(axis=1).ravel(), minlength=5) / found.size
+    expected = np.array([(1 - rate) * rate**r for r in range(4)] + [rate**4])
+    np.testing.assert_allclose(shares, expected, atol=4 * np.sqrt(0.25 / found.size))
+    assert len({np.asarray(row).tobytes() for row in found}) > rows // 2  # rows drop by themselves
+    alive = np.sum(np.asarray(found) > 0, axis=(0, 1, 2))
+    np.testing.assert_allclose(slope, alive / (1 - rate), rtol=1e-5)
 
 
 def test_unknown_implementation():

@@ -127,7 +127,8 @@ def test_dropout_of_a_row_does_not_depend_on_padding(net):
     test = jax.jit(lambda x, key=None: model.apply(variables, x, key=key)[0])
     key = jax.random.key(3)
     outputs, padded = train(x, key), train(_padded(x, 11, 1e3), key)
-    np.testing.assert_allclose(outputs, padded[:6], rtol=1e-5, atol=1e-5)
+    # Matmuls of other shapes round otherwise, by that much of the largest numbers.
+    np.testing.assert_allclose(outputs, padded[:6], atol=1e-5 * np.abs(outputs).max())
     assert np.abs(outputs - train(x, jax.random.key(4))).max() > 1e-3
     np.testing.assert_array_equal(test(x, key), test(x))
 
