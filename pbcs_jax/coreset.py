@@ -173,7 +173,7 @@ def _kernel(
     given = kernel.features
     if isinstance(given, str):
         others = [] if validation is None else [validation[0]]
-        rows = representations.make(given, feature_key, jnp.asarray(x), y, model, others)
+        rows = representations.make(given, feature_key, jnp.asarray(x), y, model, others, size)
     elif validation is None:
         rows = [representations.check(given, n)]
     elif isinstance(given, tuple) and len(given) == 2:

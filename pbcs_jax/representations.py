@@ -1,9 +1,10 @@
 """Features for the kernel objective: from inputs to rows of numbers, `[n, ...] -> [n, d]`.
 
-raw        the inputs themselves, flattened: embeddings, tables, pixels
-patches    pictures: random whitened 5x5 patches of the data as filters, rectified, pooled
-ntk        the neural tangent kernel of networks at their initialisation, sketched
-network    the penultimate layer of a network trained on whatever labels there are
+raw          the inputs themselves, flattened: embeddings, tables, pixels
+patches      pictures: random whitened 5x5 patches of the data as filters, rectified, pooled
+ntk          the neural tangent kernel of networks at their initialisation, sketched
+trained_ntk  the same of networks each trained on K random candidates: what is learned from so few
+network      the penultimate layer of a network trained on whatever labels there are
 
 Several can be put together, as `patches+ntk`: the kernel is then the mean of theirs.
 """
@@ -24,17 +25,24 @@ from pbcs_jax.inner import Coreset, Inner, train
 from pbcs_jax.nets.conv import Conv
 from pbcs_jax.nets.model import Model, Variables, as_model
 
-NAMES = ("auto", "raw", "patches", "ntk", "network")
+NAMES = ("auto", "raw", "patches", "ntk", "trained_ntk", "network")
 CHUNK = 256
 # Inputs whose gradients with respect to all weights are in memory together.
 GRADIENTS_AT_ONCE = 64
-# The tangent kernel of one finite network is noisy: the mean over several is taken.
-NETWORKS = 3
+# The tangent kernel of one finite network is noisy: the mean over several is taken. Trained on few
+# samples, they differ more.
+NETWORKS = {"ntk": 3, "trained_ntk": 8}
 _PATCH, _POOLED = 5, 4
 
 
 def make(
-    name: str, key: jax.Array, x: jax.Array, y: jax.Array, model: Any, others: Sequence[jax.Array]
+    name: str,
+    key: jax.Array,
+    x: jax.Array,
+    y: jax.Array,
+    model: Any,
+    others: Sequence[jax.Array],
+    size: int,
 ) -> list[jax.Array]:
     """Features of the candidates, and of other inputs by the same function.
 
@@ -43,9 +51,10 @@ def make(
         for everything else.
       key: PRNG key, consumed.
       x: `[n, ...]` candidates.
-      y: `[n]` their targets, for 'network'.
-      model: for 'ntk' and 'network'.
+      y: `[n]` their targets, for 'network' and 'trained_ntk'.
+      model: for these and 'ntk'.
       others: further inputs `[m, ...]`.
+      size: K, for 'trained_ntk'.
 
     Returns:
       `[n, d]`, and `[m, d]` of each of the others.
@@ -57,26 +66,24 @@ def make(
                 f"features {one!r} are unknown: use one of {', '.join(NAMES)}, or an array"
             )
     if len(names) > 1:
-        parts = [make(one, key, x, y, model, others) for one in names]
+        parts = [make(one, key, x, y, model, others, size) for one in names]
         parts = [normalise(*rows) for rows in parts]
         return [jnp.concatenate(rows, axis=1) for rows in zip(*parts, strict=True)]
     if name == "auto":
         is_picture = x.ndim == 4 and min(x.shape[1:3]) >= _PATCH + _POOLED - 1
         name = "patches" if is_picture else "raw"
-    if name in ("ntk", "network") and model is None:
+    if name in (*NETWORKS, "network") and model is None:
         raise UserError(f"features {name!r} are those of a network: give a model")
-    chunk = CHUNK
+    if name in NETWORKS:
+        function = _networks_tangents(name, key, x, y, model, size)
+        return [function(jnp.asarray(rows)) for rows in (x, *others)]
     if name == "raw":
         function = lambda rows: rows.reshape(rows.shape[0], -1).astype(jnp.float32)  # noqa: E731
     elif name == "patches":
         function = random_patches(key, x)
-    elif name == "ntk":
-        each = [tangents(k, x, model) for k in jax.random.split(key, NETWORKS)]
-        function = lambda rows: jnp.concatenate([one(rows) for one in each], 1)  # noqa: E731
-        chunk = GRADIENTS_AT_ONCE
     else:
         function = penultimate(key, x, y, model)
-    compiled = jax.jit(lambda rows: in_chunks(function, rows, chunk))
+    compiled = jax.jit(lambda rows: in_chunks(function, rows, CHUNK))
     return [compiled(jnp.asarray(rows)) for rows in (x, *others)]
 
 
@@ -141,8 +148,25 @@ def random_patches(key: jax.Array, x: jax.Array, filters: int = 128):
     return features
 
 
-def tangents(key: jax.Array, x: jax.Array, model: Any, dimension: int = 2048):
-    """The neural tangent kernel of one output of a fresh network, in one gradient an input.
+def _networks_tangents(name: str, key: jax.Array, x, y, model: Any, size: int):
+    """`tangents` of several networks side by side, fresh or trained: a function of inputs."""
+    model, networks = as_model(model), []
+    for network_key in jax.random.split(key, NETWORKS[name]):
+        sketch_key, draw_key, train_key = jax.random.split(network_key, 3)
+        if name == "trained_ntk":
+            rows = jax.random.permutation(draw_key, len(x))[: max(size, 1)]
+            variables = pretrain(train_key, jnp.asarray(x)[rows], jnp.asarray(y)[rows], model)
+        else:
+            variables = model.init(train_key, jnp.asarray(x[:1]))
+        networks.append((sketch_key, variables))
+    return lambda rows: jnp.concatenate([tangents(*one, rows, model) for one in networks], axis=1)
+
+
+@partial(jax.jit, static_argnames=("model", "dimension"))
+def tangents(
+    key: jax.Array, variables: Variables, x: jax.Array, model: Model, dimension: int = 2048
+) -> jax.Array:
+    """The neural tangent kernel of one output of a network, in one gradient an input.
 
     The output is a random combination of all, with signs over sqrt(C). Its gradient with respect to
     all weights is sketched: every weight is assigned to one of d numbers and added to it with a
@@ -151,13 +175,15 @@ def tangents(key: jax.Array, x: jax.Array, model: Any, dimension: int = 2048):
 
     Args:
       key: PRNG key, consumed.
-      x: `[n, ...]`, for the shape.
+      variables: of the network.
+      x: `[n, ...]`.
       model: see `as_model`.
       dimension: d, the number of features; the relative error is about sqrt(2 / d).
+
+    Returns:
+      `[n, d]`.
     """
-    model = as_model(model)
-    init_key, place_key, sign_key, output_key = jax.random.split(key, 4)
-    variables = model.init(init_key, jnp.asarray(x[:1]))
+    place_key, sign_key, output_key = jax.random.split(key, 3)
     flat, unflatten = ravel_pytree(variables["params"])
     place = jax.random.randint(place_key, flat.shape, 0, dimension)
     sign = jax.random.rademacher(sign_key, flat.shape, flat.dtype)
@@ -171,7 +197,7 @@ def tangents(key: jax.Array, x: jax.Array, model: Any, dimension: int = 2048):
         gradients = jax.vmap(jax.grad(output), (None, 0))(flat, rows)
         return jax.ops.segment_sum((gradients * sign).T, place, dimension).T
 
-    return features
+    return in_chunks(features, x, GRADIENTS_AT_ONCE)
 
 
 def penultimate(key: jax.Array, x: jax.Array, y: jax.Array, model: Any):

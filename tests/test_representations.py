@@ -14,10 +14,12 @@ LABELS = np.arange(20) % 3
 MLP = nets.MLP(num_classes=3, hidden=(16,))
 
 
-@pytest.mark.parametrize("name", ["raw", "patches", "ntk", "network", "auto", "raw+ntk"])
+@pytest.mark.parametrize(
+    "name", ["raw", "patches", "ntk", "trained_ntk", "network", "auto", "raw+ntk"]
+)
 def test_a_row_is_the_same_wherever_it_stands(name):
     made = representations.make(
-        name, jax.random.key(0), jnp.asarray(PICTURES), LABELS, MLP, [PICTURES[5:9]]
+        name, jax.random.key(0), jnp.asarray(PICTURES), LABELS, MLP, [PICTURES[5:9]], 6
     )
     assert made[0].shape[0] == 20
     np.testing.assert_allclose(made[0][5:9], made[1], atol=1e-5)
@@ -26,7 +28,7 @@ def test_a_row_is_the_same_wherever_it_stands(name):
 
 def test_auto_takes_patches_of_pictures_and_anything_else_as_it_is():
     patches, raw = (
-        representations.make("auto", jax.random.key(0), jnp.asarray(x), LABELS, None, [])[0]
+        representations.make("auto", jax.random.key(0), jnp.asarray(x), LABELS, None, [], 6)[0]
         for x in (PICTURES, PICTURES.reshape(20, 144))
     )
     assert patches.shape == (20, 4 * 4 * 2 * 128)
@@ -35,7 +37,8 @@ def test_auto_takes_patches_of_pictures_and_anything_else_as_it_is():
 
 def test_several_features_together_have_the_mean_of_their_kernels():
     def kernel(name):
-        made = representations.make(name, jax.random.key(0), jnp.asarray(PICTURES), LABELS, MLP, [])
+        x = jnp.asarray(PICTURES)
+        made = representations.make(name, jax.random.key(0), x, LABELS, MLP, [], 6)
         rows = representations.normalise(made[0])[0]
         return rows @ rows.T
 
@@ -47,9 +50,9 @@ def test_several_features_together_have_the_mean_of_their_kernels():
 
 def test_tangents_have_the_products_of_one_outputs_kernel():
     model, x, key = as_model(MLP), jnp.asarray(PICTURES), jax.random.key(0)
-    found = representations.tangents(key, x, MLP, dimension=8192)(x[:5])
-    init_key, _, _, output_key = jax.random.split(key, 4)
-    variables = model.init(init_key, x[:1])
+    variables = model.init(jax.random.key(1), x[:1])
+    found = representations.tangents(key, variables, x[:5], model, dimension=8192)
+    _, _, output_key = jax.random.split(key, 3)
     signs = jax.random.rademacher(output_key, (3,), jnp.float32) / jnp.sqrt(3)
     jacobian = jax.jacobian(lambda p: model.apply({**variables, "params": p}, x[:5])[0] @ signs)(
         variables["params"]
@@ -57,6 +60,24 @@ def test_tangents_have_the_products_of_one_outputs_kernel():
     flat = jnp.concatenate([leaf.reshape(5, -1) for leaf in jax.tree.leaves(jacobian)], -1)
     exact = flat @ flat.T
     np.testing.assert_allclose(found @ found.T, exact, atol=0.06 * float(exact.max()))
+
+
+def test_tangents_of_trained_networks_know_what_so_many_samples_teach():
+    """Whether two signs agree: ridge regression on 40 samples does better with the tangents of
+    networks trained on 300 of them, and these know no more than their K samples."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((600, 6)).astype(np.float32)
+    y = (x[:, 0] * x[:, 1] > 0).astype(int)
+    model = nets.MLP(num_classes=2, hidden=(64, 64))
+
+    def right(name, size):
+        made = representations.make(name, jax.random.key(0), jnp.asarray(x), y, model, [], size)
+        rows = np.asarray(representations.normalise(made[0])[0])
+        dual = np.linalg.solve(rows[:40] @ rows[:40].T + 0.01 * np.eye(40), 2.0 * y[:40] - 1)
+        return np.mean((rows[40:] @ rows[:40].T @ dual > 0) == y[40:])
+
+    fresh, few, many = right("ntk", 300), right("trained_ntk", 4), right("trained_ntk", 300)
+    assert many > max(fresh, few) + 3 * np.sqrt(0.25 / 560)
 
 
 def test_the_trained_network_makes_linear_what_it_was_taught():
@@ -67,7 +88,7 @@ def test_the_trained_network_makes_linear_what_it_was_taught():
     model = nets.MLP(num_classes=2, hidden=(64, 64))
     right = {}
     for name in ("raw", "network"):
-        a, b = representations.make(name, jax.random.key(0), jnp.asarray(x), y, model, [others])
+        a, b = representations.make(name, jax.random.key(0), jnp.asarray(x), y, model, [others], 6)
         fit = np.linalg.lstsq(np.c_[a, np.ones(600)], 2.0 * y - 1, rcond=None)[0]
         right[name] = np.mean((np.c_[b, np.ones(300)] @ fit > 0) == truth)
     assert right["raw"] < 0.65
@@ -77,4 +98,4 @@ def test_the_trained_network_makes_linear_what_it_was_taught():
 def test_a_model_without_embedding_is_refused():
     pair = (lambda key, x: jnp.zeros((144, 3)), lambda p, x: x.reshape(len(x), -1) @ p)
     with pytest.raises(UserError, match="__call__ takes `embed`"):
-        representations.make("network", jax.random.key(0), PICTURES, LABELS, pair, [])
+        representations.make("network", jax.random.key(0), PICTURES, LABELS, pair, [], 6)

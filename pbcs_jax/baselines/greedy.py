@@ -27,9 +27,8 @@ from jax.scipy.sparse.linalg import cg
 
 from pbcs_jax.baselines.candidates import Candidates, check_size
 from pbcs_jax.baselines.newton import newton_step
-from pbcs_jax.chunks import in_chunks
 from pbcs_jax.nets.model import Model, as_model
-from pbcs_jax.representations import GRADIENTS_AT_ONCE, tangents
+from pbcs_jax.representations import tangents
 
 # Conjugate gradients of the implicit gradient: iterations at most, and the residual to stop at,
 # relative to the first.
@@ -151,7 +150,8 @@ def kernel_features(key: jax.Array, x: jax.Array, model: Model) -> jax.Array:
 
     Scaled so that the product of a row with itself has the mean 1.
     """
-    features = in_chunks(tangents(key, x, model), x, GRADIENTS_AT_ONCE)
+    init_key, sketch_key = jax.random.split(key)
+    features = tangents(sketch_key, model.init(init_key, x[:1]), x, model)
     return features / jnp.sqrt(jnp.mean(jnp.sum(features**2, axis=1)))
 
 

@@ -91,7 +91,7 @@ class Conv(nn.Module):
         x = x.astype(kernel.dtype)
         odd = all(size % 2 for size in self.kernel_size)
         drops = self.pool and train and self.dropout > 0
-        pool = _largest if self.pool else None
+        pool: Pool | None = _largest if self.pool else None
         if drops:
             pool = _largest_kept(self.make_rng("dropout"), self.dropout)
         if self.batch_last and pool and odd and self.strides == (1, 1):
