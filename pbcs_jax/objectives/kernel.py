@@ -24,7 +24,7 @@ from pbcs_jax.objectives.network import Objective
 from pbcs_jax.settings import Settings
 
 # Up to so many numbers the products of all features are kept; beyond, they are made when needed.
-LARGEST_GRAM = 1 << 25
+LARGEST_GRAM = 1 << 27
 # Ridge regression on one-hot targets is linear in them: as logits its outputs are too timid.
 LOGIT_SCALE = 10.0
 
