@@ -57,7 +57,7 @@ def summarization() -> ConfigDict:
                 "outer_chunk": 0,  # outer examples through a network at once; 0 chooses
             },
             "kernel": {  # of the objectives with a kernel; 0 and auto choose
-                "features": "auto",  # raw, patches, ntk, network, or several: patches+ntk
+                "features": "auto",  # raw, patches, ntk, trained_ntk, network; several: patches+ntk
                 "ridge": 0.0,
                 "outer_loss": "squared_error",
                 "candidate_weight": 0.0,  # of the candidates' own loss beside the validation's

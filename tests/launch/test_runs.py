@@ -101,11 +101,15 @@ def test_your_own_file(tmp_path):
     assert summary["dataset"] == {"name": "mine", "source": "npz", "num_train": 60, "num_test": 20}
 
 
-@pytest.mark.parametrize(("objective", "steps"), [("kernel", 7), ("kernel_then_network", 6)])
-def test_the_kernel_selects_from_the_command_line(tmp_path, objective, steps):
+@pytest.mark.parametrize(
+    ("objective", "features", "steps"),
+    [("kernel", "trained_ntk", 7), ("kernel_then_network", "auto", 6)],
+)
+def test_the_kernel_selects_from_the_command_line(tmp_path, objective, features, steps):
     done = launch(
         "--config=configs/mnist_imbalance.py:smoke",
         f"--config.selection.objective={objective}",
+        f"--config.kernel.features={features}",
         "--config.kernel.outer_steps=7",
         "--config.kernel.num_masks=4",
         "--config.imbalance.factor=5",
@@ -113,7 +117,7 @@ def test_the_kernel_selects_from_the_command_line(tmp_path, objective, steps):
         f"--workdir={tmp_path / 'run'}",
     )
     assert done.returncode == 0, done.stderr
-    assert "kernel on auto features" in done.stdout
+    assert f"kernel on {features} features" in done.stdout
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     found = summary["methods"]["pbcs"]
     assert found["largest_class"] <= 2 * found["smallest_class"]
