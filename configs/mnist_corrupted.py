@@ -19,9 +19,9 @@ def noise(rates, more=""):
     return tuple(f"noise.kind={kind} noise.rate={rate}{more}" for kind in kinds for rate in rates)
 
 
-def imbalance(factors, more=""):
-    """Points of imbalance. The coreset is evener: rather few samples than many of one class."""
-    return tuple(f"imbalance.factor={f} selection.max_ratio=4.0{more}" for f in factors)
+def imbalance(factors, max_ratio=4.0, more=""):
+    """Points of imbalance, with a bound on the coreset's own."""
+    return tuple(f"imbalance.factor={f} selection.max_ratio={max_ratio}{more}" for f in factors)
 
 
 # The path gradient tells of all candidates at once, which many candidates need; and 100 validation
@@ -36,13 +36,19 @@ HYBRID = {
     "selection.max_ratio": 2.0,
 }
 
+# With right labels the kernel of trained networks knows more; classes then need no bound.
+TRAINED = " kernel.features=trained_ntk model.name=convnet model.dropout=0.5"
+
 PRESETS = {
     "default": {
         "selection.objective": "kernel",
         "evaluation.batch_size": 100,
         "evaluation.epochs": 300,
         "evaluation.num_seeds": 1,
-        "sweep.points": (*noise((0.2, 0.5)), *imbalance((10, 50), " data.num_candidates=3000")),
+        "sweep.points": (
+            *noise((0.2, 0.5)),
+            *imbalance((10, 50), more=" data.num_candidates=3000"),
+        ),
         "sweep.seeds": (0, 1, 2),
     },
     "full": {
@@ -55,7 +61,9 @@ PRESETS = {
         "evaluation.num_seeds": 1,
         "sweep.points": (
             *noise((0.2, 0.5)),
-            *imbalance((50, 200), " data.num_candidates=20_000 evaluation.num_seeds=2"),
+            *imbalance(
+                (50, 200), 0.0, f" data.num_candidates=20_000 evaluation.num_seeds=2{TRAINED}"
+            ),
         ),
         "sweep.seeds": (0,),
     },
