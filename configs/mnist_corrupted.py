@@ -4,9 +4,10 @@ python launch.py --config=configs/mnist_corrupted.py           100 of 1,000 or f
 python launch.py --config=configs/mnist_corrupted.py:full      1,000 of 5,000 of all of MNIST
 python launch.py --config=configs/mnist_corrupted.py:paper     Figure 1 of the paper, right
 
-The paper's claim is that the coreset is better than the whole corrupted set. All are trained for
-the same number of epochs, that is passes over what they are trained on. `full` takes more images
-than are bundled: add --config.data.source=tfds, or npz and its path.
+The paper's claim is that the coreset is better than the whole corrupted set. `default` and `paper`
+train all for the same number of epochs, that is passes over what they are trained on; `full` for
+the same number of steps, as many as the published code takes. `full` takes more images than are
+bundled: add --config.data.source=tfds, or npz and its path.
 """
 
 from configs import mnist, mnist_sizes
@@ -36,8 +37,12 @@ HYBRID = {
     "selection.max_ratio": 2.0,
 }
 
-# With right labels the kernel of trained networks knows more; classes then need no bound.
-TRAINED = " kernel.features=trained_ntk model.name=convnet model.dropout=0.5"
+# With right labels the kernel of trained networks knows more, no sample has to be distrusted, and
+# classes need no bound.
+TRAINED = (
+    " kernel.features=trained_ntk kernel.candidate_loss=squared_error"
+    " model.name=convnet model.dropout=0.5"
+)
 
 PRESETS = {
     "default": {
@@ -57,7 +62,7 @@ PRESETS = {
         "data.num_candidates": 5000,
         "methods": ("pbcs", "uniform", "kcenter", "herding", "hardest", "greedy", "whole"),
         "evaluation.batch_size": 100,
-        "evaluation.epochs": 100,
+        "evaluation.steps": 4000,
         "evaluation.num_seeds": 1,
         "sweep.points": (
             *noise((0.2, 0.5)),

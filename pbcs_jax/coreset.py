@@ -20,6 +20,7 @@ from pbcs_jax.objectives.kernel import (
     Kernel,
     default_settings,
     kernel_objective,
+    like_validation,
 )
 from pbcs_jax.objectives.network import Objective, network_objective
 from pbcs_jax.objectives.ridge import choose_ridge
@@ -172,8 +173,12 @@ def _kernel(
     n = len(x)
     given = kernel.features
     if isinstance(given, str):
-        others = [] if validation is None else [validation[0]]
-        rows = representations.make(given, feature_key, jnp.asarray(x), y, model, others, size)
+        others, weights = [], None
+        if validation is not None:
+            others = [validation[0]]
+            weights = like_validation(jnp.asarray(y), jnp.asarray(validation[1]))
+        x = jnp.asarray(x)
+        rows = representations.make(given, feature_key, x, y, model, others, size, weights)
     elif validation is None:
         rows = [representations.check(given, n)]
     elif isinstance(given, tuple) and len(given) == 2:

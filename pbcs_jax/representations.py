@@ -3,7 +3,8 @@
 raw          the inputs themselves, flattened: embeddings, tables, pixels
 patches      pictures: random whitened 5x5 patches of the data as filters, rectified, pooled
 ntk          the neural tangent kernel of networks at their initialisation, sketched
-trained_ntk  the same of networks each trained on K random candidates: what is learned from so few
+trained_ntk  the same of networks each trained on K random candidates: what is learned from so few;
+             with validation data they are drawn with its classes' shares
 network      the penultimate layer of a network trained on whatever labels there are
 
 Several can be put together, as `patches+ntk`: the kernel is then the mean of theirs.
@@ -33,6 +34,8 @@ GRADIENTS_AT_ONCE = 64
 # samples, they differ more.
 NETWORKS = {"ntk": 3, "trained_ntk": 8}
 _PATCH, _POOLED = 5, 4
+# Of a network that is trained for its features; few, so that wrong labels are not learned by heart.
+FEWEST_STEPS = 300
 
 
 def make(
@@ -43,6 +46,7 @@ def make(
     model: Any,
     others: Sequence[jax.Array],
     size: int,
+    weights: jax.Array | None = None,
 ) -> list[jax.Array]:
     """Features of the candidates, and of other inputs by the same function.
 
@@ -55,6 +59,7 @@ def make(
       model: for these and 'ntk'.
       others: further inputs `[m, ...]`.
       size: K, for 'trained_ntk'.
+      weights: `[n]`, how likely 'trained_ntk' is to draw each candidate; None draws evenly.
 
     Returns:
       `[n, d]`, and `[m, d]` of each of the others.
@@ -66,7 +71,7 @@ def make(
                 f"features {one!r} are unknown: use one of {', '.join(NAMES)}, or an array"
             )
     if len(names) > 1:
-        parts = [make(one, key, x, y, model, others, size) for one in names]
+        parts = [make(one, key, x, y, model, others, size, weights) for one in names]
         parts = [normalise(*rows) for rows in parts]
         return [jnp.concatenate(rows, axis=1) for rows in zip(*parts, strict=True)]
     if name == "auto":
@@ -75,7 +80,7 @@ def make(
     if name in (*NETWORKS, "network") and model is None:
         raise UserError(f"features {name!r} are those of a network: give a model")
     if name in NETWORKS:
-        function = _networks_tangents(name, key, x, y, model, size)
+        function = _networks_tangents(name, key, x, y, model, size, weights)
         return [function(jnp.asarray(rows)) for rows in (x, *others)]
     if name == "raw":
         function = lambda rows: rows.reshape(rows.shape[0], -1).astype(jnp.float32)  # noqa: E731
@@ -148,14 +153,16 @@ def random_patches(key: jax.Array, x: jax.Array, filters: int = 128):
     return features
 
 
-def _networks_tangents(name: str, key: jax.Array, x, y, model: Any, size: int):
+def _networks_tangents(name: str, key: jax.Array, x, y, model: Any, size: int, weights):
     """`tangents` of several networks side by side, fresh or trained: a function of inputs."""
     model, networks = as_model(model), []
     for network_key in jax.random.split(key, NETWORKS[name]):
         sketch_key, draw_key, train_key = jax.random.split(network_key, 3)
         if name == "trained_ntk":
-            rows = jax.random.permutation(draw_key, len(x))[: max(size, 1)]
-            variables = pretrain(train_key, jnp.asarray(x)[rows], jnp.asarray(y)[rows], model)
+            rows = jax.random.choice(draw_key, len(x), (max(size, 1),), replace=False, p=weights)
+            steps = max(FEWEST_STEPS, size)
+            data = jnp.asarray(x)[rows], jnp.asarray(y)[rows]
+            variables = pretrain(train_key, *data, model, steps)
         else:
             variables = model.init(train_key, jnp.asarray(x[:1]))
         networks.append((sketch_key, variables))
@@ -225,7 +232,9 @@ def embedding_of(model: Any):
     return lambda variables, rows: embed(variables, rows).reshape(rows.shape[0], -1)
 
 
-def pretrain(key: jax.Array, x: jax.Array, y: jax.Array, model: Any, steps: int = 300) -> Variables:
+def pretrain(
+    key: jax.Array, x: jax.Array, y: jax.Array, model: Any, steps: int = FEWEST_STEPS
+) -> Variables:
     """The variables of a network trained on (x, y) by Adam, compiled once for a model and a shape.
 
     Args:
@@ -233,7 +242,7 @@ def pretrain(key: jax.Array, x: jax.Array, y: jax.Array, model: Any, steps: int 
       x: `[n, ...]`.
       y: `[n]` classes, or `[n, ...]` targets.
       model: see `as_model`.
-      steps: mini-batch steps; few, so that wrong labels are not learned by heart.
+      steps: mini-batch steps.
     """
     return _pretrain(key, jnp.asarray(x), jnp.asarray(y), as_model(model), steps)
 

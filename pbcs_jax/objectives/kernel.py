@@ -226,7 +226,7 @@ def gather(
     weights = jnp.full((n,), 1 / n)
     if v:
         share = candidate_weight / (1 + candidate_weight)
-        own = share * _like_validation(*labels)
+        own = share * like_validation(*labels)
         weights = jnp.concatenate([own, jnp.full((v,), (1 - share) / v)])
     # With fewer features than rows the products are singular: the primal form is exact there.
     is_gram = n * (n + v) <= LARGEST_GRAM and everything.shape[1] >= capacity
@@ -234,7 +234,7 @@ def gather(
     return Data(kept, encode(classes).T, classes, weights), is_gram
 
 
-def _like_validation(y: jax.Array, y_validation: jax.Array) -> jax.Array:
+def like_validation(y: jax.Array, y_validation: jax.Array) -> jax.Array:
     """Weights `[n]` with which each class has the share of the candidates that it has there.
 
     The validation data say what is wanted: where one class has most of the candidates, their plain
