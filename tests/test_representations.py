@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from pbcs_jax import nets, representations
+from pbcs_jax.coreset import select_coreset
 from pbcs_jax.errors import UserError
 from pbcs_jax.nets.model import as_model
+from pbcs_jax.objectives.kernel import Kernel
 
 PICTURES = np.random.default_rng(0).random((20, 12, 12, 1)).astype(np.float32)
 LABELS = np.arange(20) % 3
@@ -78,6 +80,37 @@ def test_tangents_of_trained_networks_know_what_so_many_samples_teach():
 
     fresh, few, many = right("ntk", 300), right("trained_ntk", 4), right("trained_ntk", 300)
     assert many > max(fresh, few) + 3 * np.sqrt(0.25 / 560)
+
+
+@pytest.mark.parametrize("with_validation", [True, False])
+def test_networks_are_trained_on_the_validations_shares_of_classes(monkeypatch, with_validation):
+    """One candidate of eleven is of class 1, and half of the validation data."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((220, 4)).astype(np.float32)
+    y = (np.arange(220) % 11 == 0).astype(int)
+    trained_on = []
+
+    def pretrain(key, x, y, model, steps):
+        trained_on.append(np.asarray(y))
+        return model.init(key, x[:1])
+
+    monkeypatch.setattr(representations, "pretrain", pretrain)
+    select_coreset(
+        jax.random.key(0),
+        x,
+        y,
+        nets.MLP(num_classes=2, hidden=(8,)),
+        20,
+        validation=(x[:20], np.arange(20) % 2) if with_validation else None,
+        objective="kernel",
+        kernel=Kernel(features="trained_ntk"),
+        outer_steps=1,
+    )
+    assert [len(labels) for labels in trained_on] == [20] * representations.NETWORKS["trained_ntk"]
+    # Of 160 draws, give or take four standard deviations; without replacement, a little fewer.
+    share = np.mean(trained_on)
+    expected, spread = (0.44, 0.16) if with_validation else (1 / 11, 0.09)
+    assert abs(share - expected) < spread
 
 
 def test_the_trained_network_makes_linear_what_it_was_taught():
