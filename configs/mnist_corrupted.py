@@ -1,7 +1,7 @@
 """MNIST with wrong labels or unbalanced classes: every method, and training on everything.
 
 python launch.py --config=configs/mnist_corrupted.py           100 of 1,000 or fewer, three seeds
-python launch.py --config=configs/mnist_corrupted.py:full      1,000 of 5,000 of all of MNIST
+python launch.py --config=configs/mnist_corrupted.py:full      1,000 of 5,000 of MNIST, an hour
 python launch.py --config=configs/mnist_corrupted.py:paper     Figure 1 of the paper, right
 
 The paper's claim is that the coreset is better than the whole corrupted set. `default` and `paper`

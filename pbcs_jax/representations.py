@@ -160,7 +160,7 @@ def _networks_tangents(name: str, key: jax.Array, x, y, model: Any, size: int, w
         sketch_key, draw_key, train_key = jax.random.split(network_key, 3)
         if name == "trained_ntk":
             rows = jax.random.choice(draw_key, len(x), (max(size, 1),), replace=False, p=weights)
-            steps = max(FEWEST_STEPS, size)
+            steps = max(FEWEST_STEPS, size)  # a hundred passes, of large coresets too
             data = jnp.asarray(x)[rows], jnp.asarray(y)[rows]
             variables = pretrain(train_key, *data, model, steps)
         else:
