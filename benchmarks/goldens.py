@@ -1,0 +1,170 @@
+"""Whether the code still selects what it selected before, bit by bit.
+
+    python -m benchmarks.goldens            compares with benchmarks/results/goldens.npz
+    python -m benchmarks.goldens --write    makes that file anew
+
+What is kept: indices, probabilities, outer losses and accuracies of every `:smoke` preset from the
+command line (all methods, all points of a sweep), and of calls of `select_coreset` and
+`select_features`. Another machine, or another version of JAX, may round differently: then make the
+file anew from the commit to compare with. Exits with 1 if anything differs.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+from absl import app, flags
+
+import pbcs_jax as pbcs
+from pbcs_jax import nets
+
+ROOT = Path(__file__).parents[1]
+STORED = Path("benchmarks/results/goldens.npz")
+_WRITE = flags.DEFINE_bool("write", False, "Keep what is found as the new goldens.")
+_ONLY = flags.DEFINE_string("only", "", "Only what has this in its name.")
+
+Arrays = dict[str, np.ndarray]
+
+
+def pictures(folder: Path) -> Path:
+    """A file of made pictures of the shape of CIFAR-10's."""
+    rng = np.random.default_rng(0)
+    y_train, y_test = np.arange(400) % 10, np.arange(40) % 10
+    x_train = rng.integers(0, 200, (400, 32, 32, 3), np.uint8) + 5 * y_train[:, None, None, None]
+    x_test = rng.integers(0, 200, (40, 32, 32, 3), np.uint8) + 5 * y_test[:, None, None, None]
+    path = folder / "pictures.npz"
+    train = {"x_train": x_train.astype(np.uint8), "y_train": y_train}
+    np.savez(path, **train, x_test=x_test.astype(np.uint8), y_test=y_test)
+    return path
+
+
+def smoke(config: str, folder: Path) -> Arrays:
+    """What the `:smoke` preset of a config selects, by every method, and how it is judged."""
+    workdir = folder / config
+    flags_ = [f"--config=configs/{config}.py:smoke", f"--workdir={workdir}"]
+    if config.startswith(("cifar10", "npz")):
+        flags_ += ["--config.data.source=npz", f"--config.data.path={folder / 'pictures.npz'}"]
+    done = subprocess.run([sys.executable, "launch.py", *flags_], cwd=ROOT, capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f"{config}:smoke failed:\n{done.stderr.decode()}")
+    found: Arrays = {}
+    for file in sorted(workdir.rglob("*")):
+        name = f"{config}:smoke {file.relative_to(workdir)}"
+        if file.name == "coreset.npz":
+            with np.load(file) as arrays:
+                found |= {f"{name} {key}": arrays[key] for key in arrays}
+        elif file.parent.name == "methods":
+            record = json.loads(file.read_text())
+            for number, coreset in enumerate(record["coresets"]):
+                found[f"{name} coreset {number}"] = np.array(coreset)
+            for net, runs in record["runs"].items():
+                found[f"{name} {net}"] = np.array(runs)
+        elif file.name == "metrics.jsonl":
+            lines = map(json.loads, file.read_text().splitlines())
+            found[f"{name} outer_loss"] = np.array([line["outer_loss"] for line in lines])
+    return found
+
+
+def calls() -> dict[str, Callable[[], pbcs.Result]]:
+    """Calls from Python: every objective, estimator and option that changes what is selected."""
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    x = rng.normal(size=(120, 6, 6, 1)).astype(np.float32) + 0.5 * y[:, None, None, None]
+    held_out = (x[:30] + 0.1, y[:30])
+    key, net = jax.random.key(0), nets.MLP(num_classes=3, hidden=(16,))
+    inner = pbcs.Inner(steps=8)
+    short = {"num_masks": 4, "outer_steps": 6}
+
+    def samples(*validation, **options):
+        return lambda: pbcs.select_coreset(key, x, y, net, 12, *validation, **short, **options)
+
+    def inputs(*validation, **options):
+        return lambda: pbcs.select_features(key, x, y, net, 8, *validation, **short, **options)
+
+    groups = np.repeat(np.arange(18), 2).reshape(6, 6, 1)
+    kernel = pbcs.Kernel
+    return {
+        "samples network": samples(inner=inner),
+        "samples network gumbel": samples(inner=inner, estimator="gumbel"),
+        "samples network hybrid": samples(held_out, inner=inner, estimator="hybrid"),
+        "samples network path": samples(inner=inner, estimator="path", path_steps=3),
+        "samples network options": samples(
+            inner=pbcs.Inner(steps=8, optimizer="adam", batch_size=5, shared_init=False),
+            outer_loss="brier",
+            outer_batch=50,
+            size_schedule="cubic",
+            final="sample",
+            max_ratio=2.0,
+        ),
+        "samples kernel": samples(objective="kernel"),
+        "samples kernel validation": samples(
+            held_out, objective="kernel", kernel=kernel(candidate_weight=1.0), estimator="hybrid"
+        ),
+        "samples kernel ntk": samples(
+            held_out, objective="kernel", kernel=kernel(features="trained_ntk+raw")
+        ),
+        "samples kernel exchanges": samples(objective="kernel", kernel=kernel(exchanges=20)),
+        "samples kernel max_ratio": samples(held_out, objective="kernel", max_ratio=1.5),
+        "samples kernel_then_network": samples(objective="kernel_then_network", inner=inner),
+        "inputs network": inputs(inner=inner),
+        "inputs network hybrid": inputs(held_out, inner=inner, estimator="hybrid", path_steps=2),
+        "inputs network selected": inputs(inner=inner, outer_on="selected", groups=groups),
+        "inputs kernel": inputs(objective="kernel"),
+        "inputs kernel options": inputs(
+            held_out,
+            objective="kernel",
+            groups=groups,
+            smooth=0.7,
+            kernel=pbcs.FeatureKernel(exchanges=5, shifts=0.5, samples=60, exchange_samples=80),
+        ),
+    }
+
+
+def gather(only: str) -> Arrays:
+    """All of it, by name."""
+    found: Arrays = {}
+    for name, call in calls().items():
+        if only in name:
+            result = call()
+            found[f"{name} indices"] = result.indices
+            found[f"{name} probabilities"] = result.probabilities
+            found[f"{name} outer_loss"] = result.history["outer_loss"]
+            print(name, file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        pictures(Path(folder))
+        for path in sorted((ROOT / "configs").glob("*.py")):
+            presets = getattr(importlib.import_module(f"configs.{path.stem}"), "PRESETS", {})
+            if only in f"{path.stem}:smoke" and "smoke" in presets:
+                found |= smoke(path.stem, Path(folder))
+                print(f"{path.stem}:smoke", file=sys.stderr)
+    return found
+
+
+def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+        raise app.UsageError(f"unexpected arguments {argv[1:]}: use --write, --only.")
+    found = gather(_ONLY.value)
+    if _WRITE.value:
+        np.savez_compressed(STORED, **found)
+        print(f"{len(found)} arrays in {STORED}, {os.path.getsize(STORED) // 1024} KB")
+        return
+    with np.load(STORED) as stored:
+        names = [name for name in stored if _ONLY.value in name]
+        same = [name for name in names if np.array_equal(stored[name], found.get(name))]
+        different = [name for name in names if name not in same]
+    for name in different:
+        print("missing" if name not in found else "different", name)
+    new = [name for name in found if name not in names]
+    print(f"{len(same)} of {len(names)} arrays are bit-equal, {len(new)} are new")
+    sys.exit(1 if different else 0)
+
+
+if __name__ == "__main__":
+    app.run(main)
