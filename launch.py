@@ -16,10 +16,10 @@ from absl import logging as absl_logging
 from ml_collections import config_flags
 from rich.console import Console
 
+from pbcs_jax.compute.mesh import use_all_cores
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import EXPERIMENTS
-from pbcs_jax.parallel import use_all_cores
-from pbcs_jax.selection import DivergenceError
+from pbcs_jax.outer.loop import DivergenceError
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", help_string="FILE[:preset] of the experiment.", lock_config=True

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,7 +31,7 @@ STORED = Path("benchmarks/results/goldens.npz")
 _WRITE = flags.DEFINE_bool("write", False, "Keep what is found as the new goldens.")
 _ONLY = flags.DEFINE_string("only", "", "Only what has this in its name.")
 
-Arrays = dict[str, np.ndarray]
+Arrays = dict[str, Any]
 
 
 def pictures(folder: Path) -> Path:
@@ -40,7 +41,7 @@ def pictures(folder: Path) -> Path:
     x_train = rng.integers(0, 200, (400, 32, 32, 3), np.uint8) + 5 * y_train[:, None, None, None]
     x_test = rng.integers(0, 200, (40, 32, 32, 3), np.uint8) + 5 * y_test[:, None, None, None]
     path = folder / "pictures.npz"
-    train = {"x_train": x_train.astype(np.uint8), "y_train": y_train}
+    train: Arrays = {"x_train": x_train.astype(np.uint8), "y_train": y_train}
     np.savez(path, **train, x_test=x_test.astype(np.uint8), y_test=y_test)
     return path
 
@@ -80,13 +81,13 @@ def calls() -> dict[str, Callable[[], pbcs.Result]]:
     held_out = (x[:30] + 0.1, y[:30])
     key, net = jax.random.key(0), nets.MLP(num_classes=3, hidden=(16,))
     inner = pbcs.Inner(steps=8)
-    short = {"num_masks": 4, "outer_steps": 6}
+    short: dict[str, Any] = {"num_masks": 4, "outer_steps": 6}
 
-    def samples(*validation, **options):
-        return lambda: pbcs.select_coreset(key, x, y, net, 12, *validation, **short, **options)
+    def samples(validation=None, **options):
+        return lambda: pbcs.select_coreset(key, x, y, net, 12, validation, **short, **options)
 
-    def inputs(*validation, **options):
-        return lambda: pbcs.select_features(key, x, y, net, 8, *validation, **short, **options)
+    def inputs(validation=None, **options):
+        return lambda: pbcs.select_features(key, x, y, net, 8, validation, **short, **options)
 
     groups = np.repeat(np.arange(18), 2).reshape(6, 6, 1)
     kernel = pbcs.Kernel
@@ -157,7 +158,7 @@ def main(argv: list[str]) -> None:
         return
     with np.load(STORED) as stored:
         names = [name for name in stored if _ONLY.value in name]
-        same = [name for name in names if np.array_equal(stored[name], found.get(name))]
+        same = [name for name in names if np.array_equal(stored[name], found.get(name, []))]
         different = [name for name in names if name not in same]
     for name in different:
         print("missing" if name not in found else "different", name)

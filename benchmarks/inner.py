@@ -1,6 +1,6 @@
 """One training step of M models side by side, against PyTorch training one model after another.
 
-    python -m benchmarks.inner --out=benchmarks/results/inner.json
+    python -m benchmarks.inner --out=benchmarks/results/train_lib.json
 
 Forward, backward and SGD (0.1, momentum 0.9) on the full batch of K samples, float32, to the same
 weights on both sides. Ours is `pbcs_jax.inner.train`, compiled; the M models are trained with
@@ -25,9 +25,12 @@ from flax import linen as nn
 
 from benchmarks import measure
 from benchmarks.torch_nets import torch_convnet, torch_mlp, torch_resnet18
-from pbcs_jax import inner, losses, nets, parallel
+from pbcs_jax import nets
+from pbcs_jax.compute import mesh as mesh_lib
+from pbcs_jax.inner import losses
+from pbcs_jax.inner import train as train_lib
 
-_OUT = flags.DEFINE_string("out", "benchmarks/results/inner.json", "Where the JSON goes.")
+_OUT = flags.DEFINE_string("out", "benchmarks/results/train_lib.json", "Where the JSON goes.")
 _STEPS = flags.DEFINE_integer(
     "steps", 0, "Training steps in one timed call; 0: 100 for the MLP, 10 for the others."
 )
@@ -68,20 +71,20 @@ def our_training(row: Row, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str
     """
     model = nets.as_model(row.net)
     variables = jax.jit(jax.vmap(model.init))(jax.random.split(jax.random.key(0), row.masks), x)
-    settings = inner.Inner(steps=steps, schedule="constant")
+    settings = train_lib.Inner(steps=steps, schedule="constant")
 
     def train(variables, x, y):
-        coreset = inner.Coreset(x, y, jnp.ones(len(y)))
+        coreset = train_lib.Coreset(x, y, jnp.ones(len(y)))
         key = jax.random.key(0)
-        return inner.train(model, losses.cross_entropy, settings, key, variables, coreset).loss
+        return train_lib.train(model, losses.cross_entropy, settings, key, variables, coreset).loss
 
     together = jax.jit(jax.vmap(train))
     in_turn = jax.jit(lambda *batch: jax.lax.map(lambda one: train(*one), batch))
-    mesh = parallel.mask_mesh()
-    spread = parallel.map_masks(lambda _, one: train(*one), mesh, chunk=1)
+    mesh = mesh_lib.mask_mesh()
+    spread = mesh_lib.map_masks(lambda _, one: train(*one), mesh, chunk=1)
     on_cores = jax.jit(lambda *batch: spread((), batch))
     arguments = jax.tree.map(jnp.asarray, (variables, x, y))
-    everywhere = parallel.replicate(arguments, mesh)
+    everywhere = mesh_lib.replicate(arguments, mesh)
     return {
         "vmap": lambda: together(*arguments),
         "map": lambda: in_turn(*arguments),
@@ -161,7 +164,7 @@ def main(argv: list[str]) -> None:
         torch = importlib.import_module("torch")
     except ImportError:
         sys.exit("benchmarks.inner compares with PyTorch: pip install 'pbcs_jax[bench]' first.")
-    parallel.use_all_cores()
+    mesh_lib.use_all_cores()
     results = []
     for row in ROWS:
         # A whole inner loop where that is affordable: what is done once a loop counts as well.

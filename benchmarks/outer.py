@@ -19,9 +19,9 @@ from absl import app, flags
 
 import pbcs_jax as pbcs
 from benchmarks import measure
-from pbcs_jax import selection
-from pbcs_jax.estimators import Evaluation
-from pbcs_jax.settings import Settings
+from pbcs_jax.outer import loop
+from pbcs_jax.outer.estimators import Evaluation
+from pbcs_jax.outer.settings import Settings
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/outer.json", "Where the JSON goes.")
 _LARGEST = flags.DEFINE_integer("largest", 10**7, "Largest number of candidates.", lower_bound=1000)
@@ -36,7 +36,7 @@ def measure_one(n: int, repeats: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     z = rng.exponential(0.01, n).astype(np.float32) + rng.normal(0, 0.005, n).astype(np.float32)
     settings = Settings(num_masks=_MASKS)
-    state = selection.init(jax.random.key(0), n, size, settings, jnp.asarray(z))
+    state = loop.init(jax.random.key(0), n, size, settings, jnp.asarray(z))
     losses = jnp.asarray(rng.random(_MASKS), jnp.float32)
 
     @partial(jax.jit, donate_argnums=(2, 3))
@@ -63,7 +63,7 @@ def measure_one(n: int, repeats: int) -> dict[str, Any]:
             "sort": lambda: np.sort(z),
             "project": lambda: project(moved, size),
             "move": move_on,
-            "step": lambda: selection.step(state, free, settings),
+            "step": lambda: loop.step(state, free, settings),
         },
         repeats,
     )

@@ -2,7 +2,7 @@
 
     python -m benchmarks.scaling --out=benchmarks/results/scaling.json
 
-Times: `selection.step` with a network objective on random 28x28 pictures, 100 of them as outer data
+Times: `loop.step` with a network objective on random 28x28 pictures, 100 of them as outer data
 so that K, n and M are seen apart; all points of a table interleaved. Memory: the largest resident
 set of a fresh process that makes two outer steps, with the candidates themselves as outer data.
 """
@@ -20,10 +20,11 @@ from absl import app, flags
 
 import pbcs_jax as pbcs
 from benchmarks import measure
-from pbcs_jax import masks, nets, selection
-from pbcs_jax.inner import Inner
+from pbcs_jax import nets
+from pbcs_jax.inner.train import Inner
 from pbcs_jax.objectives.network import network_objective
-from pbcs_jax.settings import Settings
+from pbcs_jax.outer import loop, masks
+from pbcs_jax.outer.settings import Settings
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/scaling.json", "Where the JSON goes.")
 _REPEATS = flags.DEFINE_integer("repeats", 5, "Interleaved timed calls of each.", lower_bound=5)
@@ -72,8 +73,8 @@ def outer_step(point: Point) -> Callable[[], Any]:
         validation=draw(100),
         num_masks=point.masks,
     )
-    state = selection.init(jax.random.key(0), point.n, point.size, settings)
-    return lambda: selection.step(state, evaluate, settings)
+    state = loop.init(jax.random.key(0), point.n, point.size, settings)
+    return lambda: loop.step(state, evaluate, settings)
 
 
 def peak_megabytes(estimator: str, n: int, num_masks: int, size: int) -> float:

@@ -24,10 +24,11 @@ from absl import app, flags
 
 from benchmarks import measure
 from benchmarks.torch_nets import torch_mlp
-from pbcs_jax import data, masks, nets, selection
-from pbcs_jax.inner import Inner
+from pbcs_jax import data, nets
+from pbcs_jax.inner.train import Inner
 from pbcs_jax.objectives.network import network_objective
-from pbcs_jax.settings import Settings
+from pbcs_jax.outer import loop, masks
+from pbcs_jax.outer.settings import Settings
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/time_to_quality.json", "The JSON.")
 _SEEDS = flags.DEFINE_integer("seeds", 5, "Problems, each with its own noise.", lower_bound=1)
@@ -62,11 +63,11 @@ def steps_of(problem: data.Problem, options: dict[str, Any], seed: int) -> Itera
         path_steps=int(settings.gradient_estimator().needs_path),
         num_masks=settings.num_masks,
     )
-    state = selection.init(jax.random.key(seed), n, SIZE, settings)
-    jax.block_until_ready(selection.step(state, evaluate, settings))
+    state = loop.init(jax.random.key(seed), n, SIZE, settings)
+    jax.block_until_ready(loop.step(state, evaluate, settings))
     begin = time.perf_counter()
     for _ in range(settings.outer_steps):
-        state, metrics = selection.step(state, evaluate, settings)
+        state, metrics = loop.step(state, evaluate, settings)
         loss = float(metrics["outer_loss"])
         yield {"seconds": time.perf_counter() - begin, "loss": loss}
 

@@ -3,13 +3,10 @@
 import pbcs_jax as pbcs
 """
 
-from pbcs_jax.coreset import select_coreset
-from pbcs_jax.draw import draw_coreset
+from pbcs_jax.compute.mesh import mask_mesh, use_all_cores
 from pbcs_jax.errors import UserError
-from pbcs_jax.estimators import Estimator, Evaluation, policy_gradient
 from pbcs_jax.features import select_features
-from pbcs_jax.inner import Inner
-from pbcs_jax.masks import mask_log_prob, mask_score, sample_masks
+from pbcs_jax.inner.train import Inner
 from pbcs_jax.objectives import (
     FeatureKernel,
     Kernel,
@@ -17,10 +14,13 @@ from pbcs_jax.objectives import (
     kernel_objective,
     network_objective,
 )
-from pbcs_jax.parallel import mask_mesh, use_all_cores
-from pbcs_jax.projection import project
-from pbcs_jax.selection import DivergenceError, Result, State, init, run, step
-from pbcs_jax.settings import Settings
+from pbcs_jax.outer.draw import draw_coreset
+from pbcs_jax.outer.estimators import Estimator, Evaluation, policy_gradient
+from pbcs_jax.outer.loop import DivergenceError, Result, State, init, run, step
+from pbcs_jax.outer.masks import mask_log_prob, mask_score, sample_masks
+from pbcs_jax.outer.projection import project
+from pbcs_jax.outer.settings import Settings
+from pbcs_jax.select import select_coreset
 
 __all__ = [
     "DivergenceError",

@@ -9,19 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pbcs_jax import draw, selection
-from pbcs_jax.coreset import check_options, check_rows
 from pbcs_jax.errors import UserError
-from pbcs_jax.estimators import smoothed
-from pbcs_jax.inner import Inner
-from pbcs_jax.losses import LossFn
+from pbcs_jax.inner.losses import LossFn
+from pbcs_jax.inner.train import Inner
 from pbcs_jax.nets.model import as_model
-from pbcs_jax.objectives import feature_kernel
+from pbcs_jax.objectives import input_kernel
 from pbcs_jax.objectives.feature_exchange import exchange_features
-from pbcs_jax.objectives.feature_kernel import FeatureKernel
 from pbcs_jax.objectives.features import check_groups, features_objective
+from pbcs_jax.objectives.input_kernel import FeatureKernel
 from pbcs_jax.objectives.network import Objective
-from pbcs_jax.settings import Settings
+from pbcs_jax.outer import draw, loop
+from pbcs_jax.outer.estimators import smoothed
+from pbcs_jax.outer.settings import Settings
+from pbcs_jax.select import check_options, check_rows
 
 OBJECTIVES = ("network", "kernel")
 
@@ -51,11 +51,11 @@ def select_features(
     mask_chunk: int = 0,
     outer_chunk: int = 0,
     mesh: Mesh | None = None,
-    state: selection.State | None = None,
-    callback: Callable[[selection.State, list[selection.Metrics]], None] | None = None,
+    state: loop.State | None = None,
+    callback: Callable[[loop.State, list[loop.Metrics]], None] | None = None,
     callback_every: int = 10,
     **options: Any,
-) -> selection.Result:
+) -> loop.Result:
     """Learns which `size` inputs (or groups of inputs) of the samples to train `model` on.
 
     Args:
@@ -106,7 +106,7 @@ def select_features(
         check_rows("validation", *validation)
     numbers = check_groups(groups, np.shape(x)[1:])
     n = int(numbers.max()) + 1
-    selection.check_size(n, size)
+    loop.check_size(n, size)
     run_key, draw_key = jax.random.split(key)
     if objective == "kernel":
         settings = dataclasses.replace(KERNEL_SETTINGS, **options)
@@ -136,14 +136,14 @@ def select_features(
         estimator = smoothed(settings.gradient_estimator(), neighbourhood(numbers, smooth))
         settings = dataclasses.replace(settings, estimator=estimator)
     if state is None:
-        state = selection.init(run_key, n, size, settings)
-    state, history = selection.run(state, evaluate, settings, callback, callback_every)
+        state = loop.init(run_key, n, size, settings)
+    state, history = loop.run(state, evaluate, settings, callback, callback_every)
     s = state.probabilities
     indices = draw.draw_coreset(draw_key, s, size, settings.final)
     if objective == "kernel" and kernel.exchanges:
         key = jax.random.fold_in(draw_key, 1)
         indices = exchange_features(key, exact, slopes, indices, n, kernel.exchanges)
-    return selection.Result(indices, np.asarray(s), history)
+    return loop.Result(indices, np.asarray(s), history)
 
 
 def neighbourhood(groups: np.ndarray, width: float) -> Callable[[jax.Array], jax.Array]:
@@ -181,21 +181,21 @@ def neighbourhood(groups: np.ndarray, width: float) -> Callable[[jax.Array], jax
 
 def _kernel(key, x, y, size, validation, groups, kernel, mesh) -> Callable[..., Objective]:
     """The closed-form objective of these data, by the number of samples and with slopes or not."""
-    data = feature_kernel.gather(x, y, groups)
-    bandwidth, ridge = feature_kernel.choose(
+    data = input_kernel.gather(x, y, groups)
+    bandwidth, ridge = input_kernel.choose(
         key,
         data,
         size,
         kernel.samples,
-        (kernel.bandwidth,) if kernel.bandwidth else feature_kernel.BANDWIDTHS,
-        (kernel.ridge,) if kernel.ridge else feature_kernel.RIDGES,
+        (kernel.bandwidth,) if kernel.bandwidth else input_kernel.BANDWIDTHS,
+        (kernel.ridge,) if kernel.ridge else input_kernel.RIDGES,
     )
     held_out = None
     if validation is not None:
-        held_out = feature_kernel.gather(validation[0], validation[1], groups)
+        held_out = input_kernel.gather(validation[0], validation[1], groups)
 
     def make(samples: int, path: bool) -> Objective:
-        return feature_kernel.feature_kernel_objective(
+        return input_kernel.feature_kernel_objective(
             data,
             bandwidth=bandwidth,
             ridge=ridge,

@@ -14,16 +14,17 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from pbcs_jax import report, selection
+from pbcs_jax import report
 from pbcs_jax.data import Problem
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.judge import Judge
 from pbcs_jax.experiments.progress import progress_bar
 from pbcs_jax.experiments.workdir import Checkpoints, MetricsLog, open_workdir
-from pbcs_jax.settings import Settings
+from pbcs_jax.outer import loop
+from pbcs_jax.outer.settings import Settings
 
-Callback = Callable[[selection.State, list[selection.Metrics]], None]
+Callback = Callable[[loop.State, list[loop.Metrics]], None]
 
 
 def run_once(
@@ -144,9 +145,9 @@ def select_with_checkpoints(
     settings: Settings,
     folder: Path,
     console: Console,
-    select: Callable[[selection.State | None, Callback], selection.Result],
-    watch: Callable[[selection.State], None] = lambda state: None,
-) -> selection.Result:
+    select: Callable[[loop.State | None, Callback], loop.Result],
+    watch: Callable[[loop.State], None] = lambda state: None,
+) -> loop.Result:
     """PBCS with a progress bar, metrics and checkpoints, from where a killed run stopped.
 
     Args:
@@ -159,7 +160,7 @@ def select_with_checkpoints(
       watch: sees the state as often as that.
     """
     checkpoints = Checkpoints(folder)
-    state = checkpoints.restore(selection.init(key, n, config.coreset_size, settings))
+    state = checkpoints.restore(loop.init(key, n, config.coreset_size, settings))
     log = MetricsLog(folder, last_step=0 if state is None else int(state.step))
     with progress_bar(console) as progress:
         task = progress.add_task("Selecting", total=settings.outer_steps, info="compiling")

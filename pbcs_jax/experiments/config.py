@@ -6,13 +6,13 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from pbcs_jax import coreset, data, nets
+from pbcs_jax import data, nets, select
 from pbcs_jax import features as features_lib
 from pbcs_jax.errors import UserError
-from pbcs_jax.inner import Inner
-from pbcs_jax.objectives.feature_kernel import FeatureKernel
-from pbcs_jax.objectives.kernel import Kernel, default_settings
-from pbcs_jax.settings import Settings
+from pbcs_jax.inner.train import Inner
+from pbcs_jax.objectives.input_kernel import FeatureKernel
+from pbcs_jax.objectives.sample_kernel import Kernel, default_settings
+from pbcs_jax.outer.settings import Settings
 
 
 def summarization() -> ConfigDict:
@@ -141,7 +141,7 @@ def features() -> ConfigDict:
     return config
 
 
-OBJECTIVES = {"summarization": coreset.OBJECTIVES, "features": features_lib.OBJECTIVES}
+OBJECTIVES = {"summarization": select.OBJECTIVES, "features": features_lib.OBJECTIVES}
 TEMPLATES = {"summarization": summarization, "features": features}
 
 

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 from pbcs_jax import data, report
-from pbcs_jax.baselines.features import FEATURE_BASELINES, Inputs
+from pbcs_jax.baselines.inputs import FEATURE_BASELINES, Inputs
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import comparison
 from pbcs_jax.experiments import config as config_lib

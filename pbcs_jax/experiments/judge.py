@@ -9,13 +9,13 @@ import numpy as np
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from pbcs_jax.compute.mesh import mask_mesh
 from pbcs_jax.data import Problem
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.nets.model import as_model
 from pbcs_jax.objectives.features import features_objective
 from pbcs_jax.objectives.network import Objective, network_objective
-from pbcs_jax.parallel import mask_mesh
 
 Make = Callable[[int, Mesh], Objective]
 """`(size, mesh) -> evaluate`, which trains fresh networks on what its masks choose."""

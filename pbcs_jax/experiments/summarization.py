@@ -11,13 +11,13 @@ from rich.console import Console
 
 from pbcs_jax import data, report
 from pbcs_jax.baselines import BASELINES, Candidates
-from pbcs_jax.coreset import select_coreset
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import comparison
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.coreset_report import judged_by, write_coreset_report
 from pbcs_jax.experiments.judge import make_judges
 from pbcs_jax.experiments.workdir import read_metrics
+from pbcs_jax.select import select_coreset
 
 METHODS = ("pbcs", *BASELINES)
 

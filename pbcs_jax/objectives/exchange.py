@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pbcs_jax.errors import UserError
-from pbcs_jax.objectives.kernel import LARGEST_GRAM, Data, gather
+from pbcs_jax.objectives.sample_kernel import LARGEST_GRAM, Data, gather
 
 
 def exchange(

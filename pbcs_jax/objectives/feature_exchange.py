@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pbcs_jax.selection import Evaluate
+from pbcs_jax.outer.loop import Evaluate
 
 TRIED = 4
 

@@ -7,13 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from pbcs_jax import inner as inner_lib
-from pbcs_jax import losses, memory, parallel
-from pbcs_jax.chunks import in_chunks
+from pbcs_jax.compute import mesh as mesh_lib
+from pbcs_jax.compute import plan as plan_lib
+from pbcs_jax.compute.chunks import in_chunks
 from pbcs_jax.errors import UserError
-from pbcs_jax.estimators import Evaluation
+from pbcs_jax.inner import losses
+from pbcs_jax.inner import train as train_lib
 from pbcs_jax.nets.model import Model
 from pbcs_jax.objectives.network import Objective, own_keys, score
+from pbcs_jax.outer.estimators import Evaluation
 
 OUTER_ON = ("all", "selected")
 
@@ -67,7 +69,7 @@ def features_objective(
     x: jax.Array,
     y: jax.Array,
     *,
-    inner: inner_lib.Inner,
+    inner: train_lib.Inner,
     groups: Any = None,
     validation: tuple[jax.Array, jax.Array] | None = None,
     loss_fn: str | losses.LossFn = "cross_entropy",
@@ -94,7 +96,7 @@ def features_objective(
       outer_loss: any function of (outputs, targets), a scalar or one value an example.
       outer_on: the outer loss is taken with 'all' inputs, as published, or with the 'selected'.
       path_steps: dL/dm is taken through this many last training steps; 0 for none.
-      mask_chunk: networks that a device trains side by side; 0 chooses, see `memory.plan`.
+      mask_chunk: networks that a device trains side by side; 0 chooses, see `compute.plan`.
       outer_chunk: outer examples that go through the network at once; 0 chooses.
       num_masks: M, for that choice.
       mesh: the devices to spread the masks over; all of them if None.
@@ -106,8 +108,8 @@ def features_objective(
         losses.check_gradient(outer_loss)
     x, y = jnp.asarray(x), jnp.asarray(y)
     numbers = jnp.asarray(check_groups(groups, x.shape[1:]))
-    mesh = mesh or parallel.mask_mesh()
-    plan = memory.plan(
+    mesh = mesh or mesh_lib.mask_mesh()
+    plan = plan_lib.plan(
         model,
         x,
         rows=inner.batch_size or len(x),
@@ -118,7 +120,7 @@ def features_objective(
         outer_chunk=outer_chunk,
     )
     outer = (x, y) if validation is None else tuple(map(jnp.asarray, validation))
-    data = parallel.replicate(_Data(x, y, outer, numbers), mesh)
+    data = mesh_lib.replicate(_Data(x, y, outer, numbers), mesh)
 
     def outputs_of(variables, inputs):
         return in_chunks(lambda rows: model.apply(variables, rows)[0], inputs, plan.outer_chunk)
@@ -132,12 +134,12 @@ def features_objective(
         data, init_key = shared
         mask, own_init_key, train_key = mapped
         variables = model.init(init_key if inner.shared_init else own_init_key, data.x[:1])
-        coreset = inner_lib.Coreset(data.x * mask[data.groups], data.y, jnp.ones(len(data.x)))
+        coreset = train_lib.Coreset(data.x * mask[data.groups], data.y, jnp.ones(len(data.x)))
         arguments = (model, loss_fn, inner, train_key, variables, coreset)
         if not path_steps:
-            trained = inner_lib.train(*arguments)
+            trained = train_lib.train(*arguments)
             return *outer_of(trained.variables, data, mask), trained.ok, None
-        trained, (loss, metrics), tail = inner_lib.train_and_differentiate(
+        trained, (loss, metrics), tail = train_lib.train_and_differentiate(
             *arguments, lambda variables: outer_of(variables, data, mask), path_steps
         )
 
@@ -160,7 +162,7 @@ def features_objective(
 
         return loss, metrics, trained.ok, jax.grad(change)(mask)
 
-    mapped_over_masks = parallel.map_masks(evaluate_one, mesh, plan.mask_chunk)
+    mapped_over_masks = mesh_lib.map_masks(evaluate_one, mesh, plan.mask_chunk)
 
     def evaluate(data: _Data, key: jax.Array, masks: jax.Array) -> Evaluation:
         init_key, own_key, train_key = jax.random.split(key, 3)

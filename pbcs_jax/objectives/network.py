@@ -7,12 +7,15 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from pbcs_jax import inner as inner_lib
-from pbcs_jax import losses, masks, memory, parallel
-from pbcs_jax.chunks import in_chunks
+from pbcs_jax.compute import mesh as mesh_lib
+from pbcs_jax.compute import plan as plan_lib
+from pbcs_jax.compute.chunks import in_chunks
 from pbcs_jax.errors import UserError
-from pbcs_jax.estimators import Evaluation
+from pbcs_jax.inner import losses
+from pbcs_jax.inner import train as train_lib
 from pbcs_jax.nets.model import Model
+from pbcs_jax.outer import masks
+from pbcs_jax.outer.estimators import Evaluation
 
 Objective = Callable[[jax.Array, jax.Array], Evaluation]
 
@@ -31,7 +34,7 @@ def network_objective(
     y: jax.Array,
     *,
     capacities: Sequence[int],
-    inner: inner_lib.Inner,
+    inner: train_lib.Inner,
     validation: tuple[jax.Array, jax.Array] | None = None,
     loss_fn: str | losses.LossFn = "cross_entropy",
     outer_loss: str | losses.LossFn = "cross_entropy",
@@ -57,9 +60,9 @@ def network_objective(
         example. It need not be differentiable unless `path_steps` is above 0.
       outer_batch: the outer loss is taken on this many random outer examples a step; 0 is all of
         them.
-      outer_chunk: outer examples that go through the network at once; 0 chooses, see `memory.plan`.
+      outer_chunk: outer examples that go through the network at once; 0 chooses.
       path_steps: dL/dm is taken through this many last training steps; 0 for none.
-      mask_chunk: networks that a device trains side by side; 0 chooses, see `memory.plan`.
+      mask_chunk: networks that a device trains side by side; 0 chooses, see `compute.plan`.
       num_masks: M, for that choice.
       mesh: the devices to spread the masks over; all of them if None.
 
@@ -75,8 +78,8 @@ def network_objective(
         raise UserError(
             f"path_steps is {path_steps} but inner.steps is {inner.steps}: it cannot be more"
         )
-    mesh = mesh or parallel.mask_mesh()
-    plan = memory.plan(
+    mesh = mesh or mesh_lib.mask_mesh()
+    plan = plan_lib.plan(
         model,
         x,
         rows=inner.batch_size or max(capacities),
@@ -86,7 +89,7 @@ def network_objective(
         mask_chunk=mask_chunk,
         outer_chunk=outer_chunk,
     )
-    data = parallel.replicate(_Data(x, y, validation), mesh)
+    data = mesh_lib.replicate(_Data(x, y, validation), mesh)
 
     def outputs_of(variables, inputs):
         return in_chunks(lambda rows: model.apply(variables, rows)[0], inputs, plan.outer_chunk)
@@ -99,18 +102,18 @@ def network_objective(
         indices, weights, mask, own_init_key, train_key = mapped
         init_key = init_key if inner.shared_init else own_init_key
         variables = model.init(init_key, data.x[:1])
-        coreset = inner_lib.Coreset(data.x[indices], data.y[indices], weights)
+        coreset = train_lib.Coreset(data.x[indices], data.y[indices], weights)
         arguments = (model, loss_fn, inner, train_key, variables, coreset)
         if not path_steps:
-            trained = inner_lib.train(*arguments)
+            trained = train_lib.train(*arguments)
             return *outer_of(trained.variables, *outer), trained.ok, None
-        trained, (loss, metrics), tail = inner_lib.train_and_differentiate(
+        trained, (loss, metrics), tail = train_lib.train_and_differentiate(
             *arguments, lambda variables: outer_of(variables, *outer), path_steps
         )
         per_example = lambda variables: loss_fn(outputs_of(variables, data.x), data.y)  # noqa: E731
         return loss, metrics, trained.ok, path_gradient(per_example, tail, mask)
 
-    mapped_over_masks = parallel.map_masks(evaluate_one, mesh, plan.mask_chunk)
+    mapped_over_masks = mesh_lib.map_masks(evaluate_one, mesh, plan.mask_chunk)
 
     def evaluate(data: _Data, key: jax.Array, all_masks: jax.Array) -> Evaluation:
         outer_key, init_key, own_key, train_key = jax.random.split(key, 4)
@@ -146,7 +149,7 @@ def score(
 
 
 def own_keys(
-    inner: inner_lib.Inner, init_key: jax.Array, train_key: jax.Array, num_masks: int
+    inner: train_lib.Inner, init_key: jax.Array, train_key: jax.Array, num_masks: int
 ) -> tuple[jax.Array, jax.Array]:
     """A mask's own keys, for an initialisation that is not shared, and for its training.
 
@@ -161,7 +164,7 @@ def own_keys(
 
 
 def path_gradient(
-    per_example: Callable[[Any], jax.Array], tail: inner_lib.Tail, mask: jax.Array
+    per_example: Callable[[Any], jax.Array], tail: train_lib.Tail, mask: jax.Array
 ) -> jax.Array:
     """dL/dm for all n candidates, chosen or not, from the differentiated last steps of training.
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from pbcs_jax.objectives.kernel import encode
+from pbcs_jax.objectives.sample_kernel import encode
 
 RIDGES = tuple(10.0 ** (e / 2) for e in range(-6, 3))
 

@@ -1,0 +1,14 @@
+"""Uniform draws of inputs: what every method has to beat."""
+
+import jax
+import numpy as np
+
+from pbcs_jax.baselines.inputs.candidates import Inputs
+from pbcs_jax.outer import loop
+
+
+def uniform(key: jax.Array, data: Inputs, size: int) -> np.ndarray:
+    """`size` of the groups, each as likely as any other."""
+    count = len(data.shares)
+    loop.check_size(count, size)
+    return np.sort(np.asarray(jax.random.choice(key, count, (size,), replace=False)))

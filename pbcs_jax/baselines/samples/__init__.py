@@ -1,0 +1,38 @@
+"""Other ways to choose: one file a method, all with one signature.
+
+select(key, data: Candidates, size) -> indices [size], sorted and distinct; only `whole` gives more
+"""
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from pbcs_jax.baselines.samples.candidates import Candidates
+from pbcs_jax.baselines.samples.craig import craig
+from pbcs_jax.baselines.samples.el2n import el2n
+from pbcs_jax.baselines.samples.forgetting import forgetting
+from pbcs_jax.baselines.samples.greedy import greedy
+from pbcs_jax.baselines.samples.hardest import hardest
+from pbcs_jax.baselines.samples.herding import herding
+from pbcs_jax.baselines.samples.kcenter import kcenter
+from pbcs_jax.baselines.samples.moderate import moderate
+from pbcs_jax.baselines.samples.uniform import uniform
+from pbcs_jax.baselines.samples.whole import whole
+
+Select = Callable[[jax.Array, Candidates, int], np.ndarray]
+
+BASELINES: dict[str, Select] = {
+    "uniform": uniform,
+    "whole": whole,
+    "kcenter": kcenter,
+    "herding": herding,
+    "hardest": hardest,
+    "greedy": greedy,
+    "el2n": el2n,
+    "forgetting": forgetting,
+    "craig": craig,
+    "moderate": moderate,
+}
+
+__all__ = ["BASELINES", "Candidates", "Select", *BASELINES]

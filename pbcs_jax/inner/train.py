@@ -1,0 +1,290 @@
+"""The inner loop: train one model on one packed coreset. Everything here is made to be `vmap`ped.
+
+A packed coreset is `capacity` rows of data, each with a weight: 1 for a chosen sample, 0 for
+padding, and between them for a relaxed mask. The training loss is sum_i w_i loss_i / sum_i w_i, so
+padding is invisible.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pbcs_jax.errors import UserError
+from pbcs_jax.inner import span
+from pbcs_jax.inner.losses import LossFn
+from pbcs_jax.nets.model import Model
+from pbcs_jax.outer import optimizers
+
+# A model whose training loss ends this many times above where it began has diverged.
+DIVERGED = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    """How each model is trained.
+
+    Attributes:
+      steps: optimiser steps.
+      optimizer: 'sgd', 'adam' or any optax optimiser (which then brings its own learning rate).
+      learning_rate: at the start.
+      momentum: of 'sgd'.
+      weight_decay: see `optimizers.create`.
+      schedule: 'cosine' (to 0 at the last step) or 'constant'.
+      batch_size: rows a step, reshuffled each epoch; 0 is the whole coreset.
+      tolerance: training stops when the gradient's norm is at most this; 0 never stops early.
+      shared_init: all masks of an outer step start from the same weights (common random numbers).
+    """
+
+    steps: int = 100
+    optimizer: str | optax.GradientTransformation = "sgd"
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    schedule: str = "cosine"
+    batch_size: int = 0
+    tolerance: float = 0.0
+    shared_init: bool = True
+
+    def __post_init__(self):
+        for name in ("steps", "batch_size", "tolerance", "weight_decay"):
+            if getattr(self, name) < 0:
+                raise UserError(f"inner.{name} is {getattr(self, name)}: it must not be negative")
+        if not 0 <= self.momentum < 1:
+            raise UserError(f"inner.momentum is {self.momentum}: it must be at least 0 and below 1")
+        self.transformation()  # a wrong name or rate is said here, not in the middle of a trace
+
+    def transformation(self) -> optax.GradientTransformation:
+        """The optax optimiser that this describes."""
+        return optimizers.create(
+            self.optimizer,
+            self.learning_rate,
+            self.steps,
+            schedule=self.schedule,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+        )
+
+
+class Coreset(NamedTuple):
+    """A packed coreset: `x [capacity, ...]`, `y [capacity, ...]`, `weights [capacity]`."""
+
+    x: jax.Array
+    y: jax.Array
+    weights: jax.Array
+
+
+class Trained(NamedTuple):
+    """A trained model.
+
+    Attributes:
+      variables: its parameters and state.
+      loss: its last training loss.
+      steps: optimiser steps taken.
+      ok: False when it diverged or is not finite.
+    """
+
+    variables: Any
+    loss: jax.Array
+    steps: jax.Array
+    ok: jax.Array
+
+
+class Tail(NamedTuple):
+    """The last steps of a training run, differentiated.
+
+    Attributes:
+      variables: before each of the h steps, leaves `[h, ...]`.
+      cotangents: of the training gradient fed to the optimiser at each, leaves `[h, ...]`.
+      weight: sum of the weights in each step's batch, `[h]`.
+    """
+
+    variables: Any
+    cotangents: Any
+    weight: jax.Array
+
+
+class _Progress(NamedTuple):
+    variables: Any
+    opt_state: Any
+    step: jax.Array
+    first_loss: jax.Array
+    loss: jax.Array
+    grad_norm: jax.Array
+    order: jax.Array  # of the rows in this epoch; empty where a batch is all of them
+
+
+def train(
+    model: Model, loss_fn: LossFn, settings: Inner, key: jax.Array, variables: Any, coreset: Coreset
+) -> Trained:
+    """Trains `model` from `variables` on one coreset.
+
+    Args:
+      model: see `nets.model.as_model`.
+      loss_fn: `(outputs [B, ...], targets [B, ...]) -> [B]`.
+      settings: how.
+      key: PRNG key for mini-batches and dropout, consumed.
+      variables: the initialisation.
+      coreset: the packed data.
+    """
+    return _finish(_train_for(model, loss_fn, settings, key, variables, coreset, settings.steps))
+
+
+def train_and_differentiate(
+    model: Model,
+    loss_fn: LossFn,
+    settings: Inner,
+    key: jax.Array,
+    variables: Any,
+    coreset: Coreset,
+    outer: Callable[[Any], tuple[jax.Array, Any]],
+    path_steps: int,
+) -> tuple[Trained, tuple[jax.Array, Any], Tail]:
+    """`train`, then the outer loss, and its gradient through the last `path_steps` steps.
+
+    The last steps are repeated with a nudge added to each step's training gradient; reverse mode
+    gives the outer loss's derivative with respect to the nudges. Whatever changes the training
+    gradient of a step, such as one more sample, changes the outer loss by its product with that:
+    see `objectives.network`. Works for every optax optimiser, and costs no pass over the
+    candidates.
+
+    Args:
+      outer: `variables -> (outer loss, anything else)`.
+      path_steps: h, at least 1.
+
+    Returns:
+      The trained model, what `outer` gave, and the `Tail`.
+    """
+    before = _train_for(
+        model, loss_fn, settings, key, variables, coreset, max(settings.steps - path_steps, 0)
+    )
+    # What candidates outside of the coreset would change lies outside of its span: in full here.
+    step = _make_step(model, loss_fn, settings, key, coreset)
+
+    def last_steps(nudges):
+        def body(progress, nudge):
+            after, weight = step(progress, nudge)
+            return after, (progress.variables, weight)
+
+        after, (path, weight) = jax.lax.scan(body, before, nudges)
+        return after.variables, (after, path, weight)
+
+    nudges = jax.tree.map(
+        lambda leaf: jnp.zeros((path_steps, *leaf.shape), leaf.dtype), before.variables["params"]
+    )
+    end, pull_back, (after, path, weight) = jax.vjp(last_steps, nudges, has_aux=True)
+    value, slope = jax.value_and_grad(outer, has_aux=True)(end)
+    (cotangents,) = pull_back(slope)
+    return _finish(after), value, Tail(path, cotangents, weight)
+
+
+def _begin(settings: Inner, variables: Any, capacity: int) -> _Progress:
+    opt_state = settings.transformation().init(variables["params"])
+    unknown = jnp.full((), jnp.inf)
+    order = jnp.arange(capacity if settings.batch_size else 0, dtype=jnp.int32)
+    step = jnp.zeros((), jnp.int32)
+    return _Progress(variables, opt_state, step, unknown, unknown, unknown, order)
+
+
+def _finish(progress: _Progress) -> Trained:
+    # With no steps at all there is no training loss, and nothing that could have diverged.
+    untrained = progress.step == 0
+    converged = jnp.isfinite(progress.loss) & (progress.loss <= DIVERGED * progress.first_loss)
+    return Trained(progress.variables, progress.loss, progress.step, untrained | converged)
+
+
+def _train_for(
+    model: Model,
+    loss_fn: LossFn,
+    settings: Inner,
+    key: jax.Array,
+    variables: Any,
+    coreset: Coreset,
+    steps: int,
+) -> _Progress:
+    """The first `steps` steps, in the span of the coreset where that is less work."""
+    start = _begin(settings, variables, coreset.weights.shape[0])
+    back = lambda progress: progress  # noqa: E731
+    linear = settings.optimizer == "sgd" and not settings.weight_decay
+    if linear and span.is_smaller(model, coreset.x):
+        start, x, back = span.enter(model, settings.transformation(), start, coreset.x)
+        coreset = coreset._replace(x=x)
+    step = _make_step(model, loss_fn, settings, key, coreset)
+    if not settings.tolerance:
+        end = jax.lax.scan(lambda p, _: (step(p)[0], None), start, None, length=steps)[0]
+        return back(end)
+
+    def unfinished(progress):
+        return (progress.step < steps) & (progress.grad_norm > settings.tolerance)
+
+    return back(jax.lax.while_loop(unfinished, lambda p: step(p)[0], start))
+
+
+def _make_step(
+    model: Model, loss_fn: LossFn, settings: Inner, key: jax.Array, coreset: Coreset
+) -> Callable[..., tuple[_Progress, jax.Array]]:
+    """One optimiser step `(progress, nudge=None) -> (progress, sum of the batch's weights)`."""
+    optimizer = settings.transformation()
+    batch_key, dropout_key = jax.random.split(key)
+    if settings.batch_size:
+        take_batch = _epochs(batch_key, coreset, settings.batch_size)
+    else:
+        take_batch = lambda step, order: (coreset, order)  # noqa: E731
+
+    def mean_loss(params, state, batch, rng):
+        variables = {"params": params, "state": state}
+        outputs, variables = model.apply(
+            variables, batch.x, key=rng, train=True, mask=batch.weights > 0
+        )
+        losses = jnp.where(batch.weights > 0, loss_fn(outputs, batch.y), 0)
+        total = jnp.sum(batch.weights)
+        return batch.weights @ losses / jnp.maximum(total, 1e-6), (variables["state"], total)
+
+    def step(progress, nudge=None):
+        batch, order = take_batch(progress.step, progress.order)
+        rng = jax.random.fold_in(dropout_key, progress.step)
+        params, state = progress.variables["params"], progress.variables["state"]
+        (loss, (state, total)), gradient = jax.value_and_grad(mean_loss, has_aux=True)(
+            params, state, batch, rng
+        )
+        if nudge is not None:
+            gradient = jax.tree.map(jnp.add, gradient, nudge)
+        updates, opt_state = optimizer.update(gradient, progress.opt_state, params)
+        variables = {"params": optax.apply_updates(params, updates), "state": state}
+        first = jnp.where(progress.step == 0, loss, progress.first_loss)
+        # The tail is differentiated, and the norm of a zero gradient has no derivative.
+        norm = optax.tree.norm(jax.lax.stop_gradient(gradient))
+        return _Progress(variables, opt_state, progress.step + 1, first, loss, norm, order), total
+
+    return step
+
+
+def _epochs(
+    key: jax.Array, coreset: Coreset, batch_size: int
+) -> Callable[[jax.Array, jax.Array], tuple[Coreset, jax.Array]]:
+    """Mini-batches by shuffled epochs over the rows that count; an epoch's last may be short.
+
+    Returns:
+      `(step, order) -> (batch, order)`; the order of the rows is drawn where an epoch begins.
+    """
+    used = coreset.weights > 0
+    count = jnp.sum(used)
+    batches = jnp.maximum((count + batch_size - 1) // batch_size, 1)
+
+    def shuffled(epoch):
+        # Row i's number does not depend on the capacity: padding changes no batch.
+        numbers = jax.random.uniform(jax.random.fold_in(key, epoch), used.shape)
+        return jnp.argsort(jnp.where(used, numbers, 2.0)).astype(jnp.int32)
+
+    def take(step, order):
+        epoch, batch = step // batches, step % batches
+        order = jax.lax.cond(batch == 0, shuffled, lambda _: order, epoch)
+        position = batch * batch_size + jnp.arange(batch_size)
+        rows = order[jnp.minimum(position, used.shape[0] - 1)]
+        weights = jnp.where(position < count, coreset.weights[rows], 0)
+        return Coreset(coreset.x[rows], coreset.y[rows], weights), order
+
+    return take

@@ -1,0 +1,267 @@
+"""Features for the kernel objective: from inputs to rows of numbers, `[n, ...] -> [n, d]`.
+
+raw          the inputs themselves, flattened: embeddings, tables, pixels
+patches      pictures: random whitened 5x5 patches of the data as filters, rectified, pooled
+ntk          the neural tangent kernel of networks at their initialisation, sketched
+trained_ntk  the same of networks each trained on K random candidates: what is learned from so few;
+             with validation data they are drawn with its classes' shares
+network      the penultimate layer of a network trained on whatever labels there are
+
+Several can be put together, as `patches+ntk`: the kernel is then the mean of theirs.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from pbcs_jax.compute.chunks import in_chunks
+from pbcs_jax.errors import UserError
+from pbcs_jax.inner import losses
+from pbcs_jax.inner.train import Coreset, Inner, train
+from pbcs_jax.nets.conv import Conv
+from pbcs_jax.nets.model import Model, Variables, as_model
+
+NAMES = ("auto", "raw", "patches", "ntk", "trained_ntk", "network")
+CHUNK = 256
+# Inputs whose gradients with respect to all weights are in memory together.
+GRADIENTS_AT_ONCE = 64
+# The tangent kernel of one finite network is noisy: the mean over several is taken. Trained on few
+# samples, they differ more.
+NETWORKS = {"ntk": 3, "trained_ntk": 8}
+_PATCH, _POOLED = 5, 4
+# Of a network that is trained for its features; few, so that wrong labels are not learned by heart.
+FEWEST_STEPS = 300
+
+
+def make(
+    name: str,
+    key: jax.Array,
+    x: jax.Array,
+    y: jax.Array,
+    model: Any,
+    others: Sequence[jax.Array],
+    size: int,
+    weights: jax.Array | None = None,
+) -> list[jax.Array]:
+    """Features of the candidates, and of other inputs by the same function.
+
+    Args:
+      name: one of `NAMES`, or several with '+' between; 'auto' is 'patches' for pictures and 'raw'
+        for everything else.
+      key: PRNG key, consumed.
+      x: `[n, ...]` candidates.
+      y: `[n]` their targets, for 'network' and 'trained_ntk'.
+      model: for these and 'ntk'.
+      others: further inputs `[m, ...]`.
+      size: K, for 'trained_ntk'.
+      weights: `[n]`, how likely 'trained_ntk' is to draw each candidate; None draws evenly.
+
+    Returns:
+      `[n, d]`, and `[m, d]` of each of the others.
+    """
+    names = name.split("+")
+    for one in names:
+        if one not in NAMES:
+            raise UserError(
+                f"features {one!r} are unknown: use one of {', '.join(NAMES)}, or an array"
+            )
+    if len(names) > 1:
+        parts = [make(one, key, x, y, model, others, size, weights) for one in names]
+        parts = [normalise(*rows) for rows in parts]
+        return [jnp.concatenate(rows, axis=1) for rows in zip(*parts, strict=True)]
+    if name == "auto":
+        is_picture = x.ndim == 4 and min(x.shape[1:3]) >= _PATCH + _POOLED - 1
+        name = "patches" if is_picture else "raw"
+    if name in (*NETWORKS, "network") and model is None:
+        raise UserError(f"features {name!r} are those of a network: give a model")
+    if name in NETWORKS:
+        function = _networks_tangents(name, key, x, y, model, size, weights)
+        return [function(jnp.asarray(rows)) for rows in (x, *others)]
+    if name == "raw":
+        function = lambda rows: rows.reshape(rows.shape[0], -1).astype(jnp.float32)  # noqa: E731
+    elif name == "patches":
+        function = random_patches(key, x)
+    else:
+        function = penultimate(key, x, y, model)
+    compiled = jax.jit(lambda rows: in_chunks(function, rows, CHUNK))
+    return [compiled(jnp.asarray(rows)) for rows in (x, *others)]
+
+
+def normalise(features: jax.Array, *others: jax.Array) -> list[jax.Array]:
+    """All of them less the mean of the first, scaled so that its mean squared length is 1."""
+    return _normalise(jnp.asarray(features), *others)
+
+
+@jax.jit  # in one go: features of many candidates are gigabytes
+def _normalise(features, *others):
+    mean = jnp.mean(features, axis=0)
+    scale = jnp.sqrt(jnp.mean(jnp.sum((features - mean) ** 2, axis=1)))
+    return [(rows - mean) / jnp.maximum(scale, 1e-12) for rows in (features, *others)]
+
+
+def random_patches(key: jax.Array, x: jax.Array, filters: int = 128):
+    """Filters drawn from the pictures themselves (Coates and Ng, 2012): a function of pictures.
+
+    A filter is a random patch of the data, whitened. What it finds is rectified, positive and
+    negative parts apart, and averaged over a 4 x 4 grid: 32 numbers a filter.
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[n, H, W, C]`, H and W at least 8.
+      filters: how many.
+    """
+    n, height, width, channels = x.shape
+    count = 20_000
+    keys = jax.random.split(key, 4)
+    picture = jax.random.randint(keys[0], (count,), 0, n)
+    top = jax.random.randint(keys[1], (count,), 0, height - _PATCH + 1)
+    left = jax.random.randint(keys[2], (count,), 0, width - _PATCH + 1)
+    window = jnp.arange(_PATCH)
+    x = jnp.asarray(x)
+    patches = x[
+        picture[:, None, None],
+        (top[:, None] + window)[:, :, None],
+        (left[:, None] + window)[:, None, :],
+    ]
+    patches = patches.reshape(count, -1).astype(jnp.float32)
+    patches = patches - patches.mean(axis=1, keepdims=True)
+    values, vectors = jnp.linalg.eigh(patches.T @ patches / count)
+    whiten = (vectors / jnp.sqrt(jnp.maximum(values, 0) + 0.1 * values.mean())) @ vectors.T
+    # Blank patches are no filters: those with the most in them are more likely to be drawn.
+    energy = jnp.linalg.norm(patches, axis=1)
+    chosen = jax.random.choice(keys[3], count, (filters,), p=energy / jnp.sum(energy))
+    kernel = patches[chosen] @ whiten
+    kernel = kernel / jnp.maximum(jnp.linalg.norm(kernel, axis=1, keepdims=True), 1e-6)
+    kernel = whiten @ kernel.T
+    kernel = kernel - kernel.mean(axis=0)
+    params = {"params": {"kernel": kernel.reshape(_PATCH, _PATCH, channels, filters)}}
+    layer = Conv(filters, (_PATCH, _PATCH), padding="VALID", use_bias=False)
+
+    def features(rows):
+        found = layer.apply(params, rows.astype(jnp.float32))
+        both = jnp.concatenate([jax.nn.relu(found), jax.nn.relu(-found)], axis=-1)
+        h, w = (size // _POOLED for size in both.shape[1:3])
+        both = both[:, : h * _POOLED, : w * _POOLED]
+        cells = both.reshape(-1, _POOLED, h, _POOLED, w, 2 * filters)
+        return cells.mean(axis=(2, 4)).reshape(rows.shape[0], -1)
+
+    return features
+
+
+def _networks_tangents(name: str, key: jax.Array, x, y, model: Any, size: int, weights):
+    """`tangents` of several networks side by side, fresh or trained: a function of inputs."""
+    model, networks = as_model(model), []
+    for network_key in jax.random.split(key, NETWORKS[name]):
+        sketch_key, draw_key, train_key = jax.random.split(network_key, 3)
+        if name == "trained_ntk":
+            rows = jax.random.choice(draw_key, len(x), (max(size, 1),), replace=False, p=weights)
+            steps = max(FEWEST_STEPS, size)  # a hundred passes, of large coresets too
+            data = jnp.asarray(x)[rows], jnp.asarray(y)[rows]
+            variables = pretrain(train_key, *data, model, steps)
+        else:
+            variables = model.init(train_key, jnp.asarray(x[:1]))
+        networks.append((sketch_key, variables))
+    return lambda rows: jnp.concatenate([tangents(*one, rows, model) for one in networks], axis=1)
+
+
+@partial(jax.jit, static_argnames=("model", "dimension"))
+def tangents(
+    key: jax.Array, variables: Variables, x: jax.Array, model: Model, dimension: int = 2048
+) -> jax.Array:
+    """The neural tangent kernel of one output of a network, in one gradient an input.
+
+    The output is a random combination of all, with signs over sqrt(C). Its gradient with respect to
+    all weights is sketched: every weight is assigned to one of d numbers and added to it with a
+    random sign (count sketch), which keeps products as d random directions would, for the price of
+    one.
+
+    Args:
+      key: PRNG key, consumed.
+      variables: of the network.
+      x: `[n, ...]`.
+      model: see `as_model`.
+      dimension: d, the number of features; the relative error is about sqrt(2 / d).
+
+    Returns:
+      `[n, d]`.
+    """
+    place_key, sign_key, output_key = jax.random.split(key, 3)
+    flat, unflatten = ravel_pytree(variables["params"])
+    place = jax.random.randint(place_key, flat.shape, 0, dimension)
+    sign = jax.random.rademacher(sign_key, flat.shape, flat.dtype)
+
+    def output(weights, row):
+        outputs = model.apply({**variables, "params": unflatten(weights)}, row[None])[0].reshape(-1)
+        signs = jax.random.rademacher(output_key, outputs.shape, outputs.dtype)
+        return outputs @ signs / jnp.sqrt(len(outputs))
+
+    def features(rows):
+        gradients = jax.vmap(jax.grad(output), (None, 0))(flat, rows)
+        return jax.ops.segment_sum((gradients * sign).T, place, dimension).T
+
+    return in_chunks(features, x, GRADIENTS_AT_ONCE)
+
+
+def penultimate(key: jax.Array, x: jax.Array, y: jax.Array, model: Any):
+    """The penultimate layer of a network trained on (x, y), wrong labels and all.
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[n, ...]`.
+      y: `[n]` classes, or `[n, ...]` targets.
+      model: see `as_model`; it must have an embedding.
+    """
+    embed = embedding_of(model)
+    variables = pretrain(key, x, y, model)
+    return lambda rows: embed(variables, rows)
+
+
+def embedding_of(model: Any):
+    """`(variables, x [B, ...]) -> [B, d]`, the penultimate layer, or an error if there is none."""
+    embed = as_model(model).embed
+    if embed is None:
+        raise UserError(
+            "the penultimate layer is that of a model whose __call__ takes `embed`: use one of "
+            "pbcs_jax.nets, or features or a method that do not need it"
+        )
+    return lambda variables, rows: embed(variables, rows).reshape(rows.shape[0], -1)
+
+
+def pretrain(
+    key: jax.Array, x: jax.Array, y: jax.Array, model: Any, steps: int = FEWEST_STEPS
+) -> Variables:
+    """The variables of a network trained on (x, y) by Adam, compiled once for a model and a shape.
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[n, ...]`.
+      y: `[n]` classes, or `[n, ...]` targets.
+      model: see `as_model`.
+      steps: mini-batch steps.
+    """
+    return _pretrain(key, jnp.asarray(x), jnp.asarray(y), as_model(model), steps)
+
+
+@partial(jax.jit, static_argnames=("model", "steps"))
+def _pretrain(key, x, y, model: Model, steps: int):
+    loss = "cross_entropy" if jnp.issubdtype(y.dtype, jnp.integer) else "squared_error"
+    settings = Inner(steps=steps, optimizer="adam", learning_rate=1e-3, batch_size=min(128, len(x)))
+    init_key, train_key = jax.random.split(key)
+    variables = model.init(init_key, x[:1])
+    everything = Coreset(x, y, jnp.ones(len(x)))
+    return train(model, losses.get(loss), settings, train_key, variables, everything).variables
+
+
+def check(features: Any, n: int) -> np.ndarray:
+    """The user's own features, or an error that says what is wrong with them."""
+    features = np.asarray(features, np.float32)
+    if features.ndim != 2 or len(features) != n:
+        raise UserError(f"features have shape {features.shape}: give ({n}, d), a row a candidate")
+    if not np.isfinite(features).all():
+        raise UserError("features hold NaN or inf; remove or replace those rows")
+    return features

@@ -1,0 +1,250 @@
+"""The outer loop: probabilities in, better probabilities out. It knows nothing of data, models or
+devices.
+
+It sees one function, `evaluate(key, masks [M, n]) -> Evaluation`. One step draws M masks, evaluates
+them, estimates the gradient of the expected outer loss, lets an optax optimiser move s, and
+projects onto C.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+from jax.tree_util import Partial
+
+from pbcs_jax.errors import UserError
+from pbcs_jax.outer import estimators, masks, projection
+from pbcs_jax.outer.settings import Settings
+
+Evaluate = Callable[[jax.Array, jax.Array], estimators.Evaluation]
+Metrics = dict[str, Any]
+
+HISTOGRAM_BINS = 20
+
+
+class DivergenceError(FloatingPointError):
+    """No model of an outer step was usable."""
+
+
+class State(NamedTuple):
+    """The outer loop's state: all that a run needs to go on from here.
+
+    Attributes:
+      probabilities: `[n]`, s.
+      opt_state: of the optimiser.
+      step: int32, updates made.
+      size: float32, K.
+      key: PRNG key.
+    """
+
+    probabilities: jax.Array
+    opt_state: Any
+    step: jax.Array
+    size: jax.Array
+    key: jax.Array
+
+
+class Result(NamedTuple):
+    """A selection.
+
+    Attributes:
+      indices: `[K]` sorted, what was chosen.
+      probabilities: `[n]`, s.
+      history: metrics, each `[outer_steps, ...]`.
+    """
+
+    indices: np.ndarray
+    probabilities: np.ndarray
+    history: dict[str, np.ndarray]
+
+
+def check_size(n: int, size: float) -> None:
+    """Raises if K is not in 1..n."""
+    if not 0 < size <= n:
+        raise UserError(
+            f"size is {size}: it must be above 0 and at most {n}, the number of candidates"
+        )
+
+
+def init(
+    key: jax.Array,
+    n: int,
+    size: float,
+    settings: Settings = Settings(),  # noqa: B008 (frozen)
+    probabilities: jax.Array | None = None,
+) -> State:
+    """The state before the first step: s = K/n, or the probabilities given.
+
+    Args:
+      key: PRNG key, consumed.
+      n: number of candidates.
+      size: K.
+      settings: the outer loop's.
+      probabilities: `[n]`, a start other than K/n; projected onto C.
+
+    >>> state = init(jax.random.key(0), n=4, size=1)
+    >>> state.probabilities.tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    check_size(n, size)
+    start = settings.largest_size(n, size)
+    if probabilities is None:
+        probabilities = jnp.full((n,), start / n, jnp.float32)
+    elif jnp.shape(probabilities) != (n,):
+        raise UserError(f"probabilities have shape {jnp.shape(probabilities)}: it must be ({n},)")
+    else:
+        probabilities = projection.project(jnp.asarray(probabilities, jnp.float32), start)
+    return State(
+        probabilities=probabilities,
+        opt_state=settings.transformation().init(probabilities),
+        step=jnp.zeros((), jnp.int32),
+        size=jnp.asarray(size, jnp.float32),
+        key=key,
+    )
+
+
+def step(
+    state: State,
+    evaluate: Evaluate,
+    settings: Settings = Settings(),  # noqa: B008 (frozen)
+) -> tuple[State, Metrics]:
+    """One outer step, compiled.
+
+    Args:
+      state: from `init` or the last `step`.
+      evaluate: `(key, masks [M, n]) -> Evaluation`, traceable. Arrays that it holds are compiled in
+        as constants unless it is a `jax.tree_util.Partial`; keep the same object from step to step.
+      settings: the outer loop's.
+
+    Returns:
+      The new state and the metrics of the step. With no usable mask the state stays as it is, and
+      outside of `jit` a `DivergenceError` is raised.
+
+    >>> wanted = jnp.array([1.0, 0.0, 0.0])
+    >>> def evaluate(key, masks):
+    ...     losses = jnp.sum((masks - wanted) ** 2, axis=-1)
+    ...     return estimators.Evaluation(losses, jnp.isfinite(losses))
+    >>> state = init(jax.random.key(0), n=3, size=1)
+    >>> for _ in range(50):
+    ...     state, metrics = step(state, evaluate)
+    >>> state.probabilities.round(2).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    state, evaluate = _place(state, evaluate)
+    state, metrics = _compiled_step(state, evaluate, settings)
+    if not isinstance(metrics["num_ok"], jax.core.Tracer):
+        _check_alive([metrics], settings)
+    return state, metrics
+
+
+def run(
+    state: State,
+    evaluate: Evaluate,
+    settings: Settings = Settings(),  # noqa: B008 (frozen)
+    callback: Callable[[State, list[Metrics]], None] | None = None,
+    callback_every: int = 10,
+) -> tuple[State, dict[str, np.ndarray]]:
+    """The outer steps that are left, to `settings.outer_steps`.
+
+    Steps are queued without waiting for each other; metrics come to the host `callback_every` steps
+    at a time.
+
+    Args:
+      state: from `init`, or a checkpoint of an earlier run.
+      evaluate: see `step`.
+      settings: the outer loop's.
+      callback: called with the state and the metrics of the steps since the last call.
+      callback_every: outer steps between two calls.
+
+    Returns:
+      The final state, and the metrics of these steps, each `[steps, ...]`.
+    """
+    state, evaluate = _place(state, evaluate)
+    state = jax.tree.map(jnp.copy, state)  # the caller's own is not donated
+    history: list[Metrics] = []
+    pending: list[Metrics] = []
+    for done in range(int(state.step) + 1, settings.outer_steps + 1):
+        state, metrics = _donating_step(state, evaluate, settings)
+        pending.append(metrics)
+        if done % callback_every == 0 or done == settings.outer_steps:
+            pending = jax.device_get(pending)
+            _check_alive(pending, settings)
+            if callback is not None:
+                callback(state, pending)
+            history += pending
+            pending = []
+    names = history[0] if history else {}
+    return state, {name: np.stack([m[name] for m in history]) for name in names}
+
+
+def _step(state: State, evaluate: Evaluate, settings: Settings) -> tuple[State, Metrics]:
+    estimator = settings.gradient_estimator()
+    next_key, mask_key, evaluate_key = jax.random.split(state.key, 3)
+    s = state.probabilities
+    progress = state.step / max(settings.outer_steps, 1)
+    drawn = estimator.sample(mask_key, s, settings.num_masks)
+    evaluation = evaluate(evaluate_key, drawn)
+    if estimator.needs_path and evaluation.path_gradients is None:
+        raise UserError(
+            "this estimator needs path gradients and the objective gives none: "
+            "use the estimator 'pge', or an objective with path_steps above 0"
+        )
+    used = drawn if evaluation.masks is None else evaluation.masks
+    ok = evaluation.ok & jnp.isfinite(evaluation.losses)
+    gradient = estimator.gradient(evaluation._replace(ok=ok), used, s, progress)
+    updates, opt_state = settings.transformation().update(gradient, state.opt_state, s)
+    size = settings.size_at((state.step + 1) / max(settings.outer_steps, 1), state.size)
+    moved = (projection.project(s + updates, size), opt_state)
+    alive = jnp.any(ok) & jnp.all(jnp.isfinite(gradient))
+    s, opt_state = jax.tree.map(
+        lambda new, old: jnp.where(alive, new, old), moved, (s, state.opt_state)
+    )
+    num_ok = jnp.sum(ok)
+
+    def mean(values):
+        return jnp.sum(jnp.where(ok, values, 0)) / jnp.maximum(num_ok, 1)
+
+    loss = mean(evaluation.losses)
+    bins = jnp.clip((s * HISTOGRAM_BINS).astype(jnp.int32), 0, HISTOGRAM_BINS - 1)
+    metrics = {
+        "outer_loss": loss,
+        "outer_loss_std": jnp.sqrt(mean((evaluation.losses - loss) ** 2)),
+        "gradient_norm": jnp.linalg.norm(gradient),
+        "size": jnp.sum(s),
+        "decided": jnp.mean(~masks.is_random(s)),
+        "num_ok": jnp.where(alive, num_ok, 0),
+        "overflow": jnp.sum((drawn >= 0.5) & (used == 0)) if used is not drawn else jnp.array(0),
+        "histogram": jnp.zeros((HISTOGRAM_BINS,), jnp.int32).at[bins].add(1),
+    }
+    metrics |= {name: mean(values) for name, values in (evaluation.metrics or {}).items()}
+    return State(s, opt_state, state.step + 1, state.size, next_key), metrics
+
+
+def _place(state: State, evaluate: Evaluate) -> tuple[State, Partial]:
+    """The objective as a pytree, and the state where its arrays live.
+
+    There the step's results will be too: were the first state elsewhere, the second step would be
+    compiled anew.
+    """
+    if not isinstance(evaluate, Partial):
+        return state, Partial(evaluate)
+    for leaf in jax.tree.leaves(evaluate):
+        sharding = getattr(leaf, "sharding", None)
+        if isinstance(sharding, NamedSharding) and sharding.is_fully_replicated:
+            return jax.device_put(state, NamedSharding(sharding.mesh, PartitionSpec())), evaluate
+    return state, evaluate
+
+
+_compiled_step = jax.jit(_step, static_argnames="settings")
+_donating_step = jax.jit(_step, static_argnames="settings", donate_argnames="state")
+
+
+def _check_alive(metrics: list[Metrics], settings: Settings) -> None:
+    if any(int(m["num_ok"]) == 0 for m in metrics):
+        raise DivergenceError(
+            f"all {settings.num_masks} models of an outer step diverged or gave NaN: "
+            "lower inner.learning_rate, or look for bad values in the data"
+        )

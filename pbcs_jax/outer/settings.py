@@ -1,0 +1,104 @@
+"""The outer loop's settings, checked where they are made."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pbcs_jax.errors import UserError
+from pbcs_jax.outer import estimators, optimizers
+
+SIZE_SCHEDULES = ("constant", "cubic")
+FINALS = ("top_k", "sample")
+# The shrinking size falls between these fractions of the outer steps.
+_FALL_FROM, _FALL_TO = 0.16, 0.60
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The outer loop's settings.
+
+    Attributes:
+      num_masks: M, masks a step.
+      outer_steps: updates of the probabilities.
+      estimator: 'pge', 'gumbel', 'path', 'hybrid', or an `Estimator`.
+      baseline: of the policy gradient, 'leave_one_out' or 'none'.
+      temperature: of 'gumbel'.
+      path_until: of 'hybrid', see `estimators.create`.
+      optimizer: 'adam', 'sgd', 'normalized_sgd' or any optax optimiser. Adam takes steps of about
+        the same size for all candidates; where gradients are mostly noise, 'normalized_sgd', which
+        keeps their proportions, does better.
+      learning_rate: at the start.
+      schedule: 'cosine' or 'constant'.
+      clip_norm: the gradient's norm is clipped at this; 0 does not clip.
+      size_schedule: 'constant', or 'cubic': K starts `start_factor` times larger and falls.
+      start_factor: of 'cubic'.
+      final: how the coreset is drawn, 'top_k' (exactly K) or 'sample' (from p(m | s)).
+    """
+
+    num_masks: int = 8
+    outer_steps: int = 200
+    estimator: str | estimators.Estimator = "pge"
+    baseline: str = "leave_one_out"
+    temperature: float = 0.5
+    path_until: float = 1.0
+    optimizer: str | optax.GradientTransformation = "adam"
+    learning_rate: float = 0.05
+    schedule: str = "cosine"
+    clip_norm: float = 3.0
+    size_schedule: str = "constant"
+    start_factor: float = 2.0
+    final: str = "top_k"
+
+    def __post_init__(self):
+        self.transformation()
+        fewest = self.gradient_estimator().min_masks
+        if self.num_masks < fewest:
+            raise UserError(
+                f"num_masks is {self.num_masks}: this estimator needs at least {fewest} "
+                "(with one mask use baseline='none')"
+            )
+        if self.outer_steps < 0:
+            raise UserError(f"outer_steps is {self.outer_steps}: it must not be negative")
+        if self.size_schedule not in SIZE_SCHEDULES:
+            raise UserError(
+                f"size_schedule {self.size_schedule!r} is unknown: use one of "
+                f"{', '.join(SIZE_SCHEDULES)}"
+            )
+        if self.start_factor < 1:
+            raise UserError(f"start_factor is {self.start_factor}: it must be at least 1")
+        if self.final not in FINALS:
+            raise UserError(f"final {self.final!r} is unknown: use one of {', '.join(FINALS)}")
+
+    def gradient_estimator(self) -> estimators.Estimator:
+        """The estimator that this describes."""
+        if isinstance(self.estimator, estimators.Estimator):
+            return self.estimator
+        return estimators.create(
+            self.estimator,
+            baseline=self.baseline,
+            temperature=self.temperature,
+            path_until=self.path_until,
+        )
+
+    def transformation(self) -> optax.GradientTransformation:
+        """The optax optimiser that this describes."""
+        return optimizers.create(
+            self.optimizer,
+            self.learning_rate,
+            self.outer_steps,
+            schedule=self.schedule,
+            clip_norm=self.clip_norm,
+        )
+
+    def size_at(self, progress: jax.Array | float, size: jax.Array | float) -> jax.Array:
+        """K at a fraction `progress` of the outer steps."""
+        if self.size_schedule == "constant":
+            return jnp.asarray(size, jnp.float32)
+        left = 1 - jnp.clip((progress - _FALL_FROM) / (_FALL_TO - _FALL_FROM), 0, 1)
+        return size * (1 + (self.start_factor - 1) * left**3)
+
+    def largest_size(self, n: int, size: float) -> float:
+        """The largest expected number of chosen candidates in a run."""
+        return min(float(self.size_at(0.0, size)), n)

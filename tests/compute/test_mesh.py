@@ -1,0 +1,82 @@
+"""Masks over devices: the same values as on one, in one exchange."""
+
+import os
+import re
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pbcs_jax.compute import mesh as mesh_lib
+
+
+def function(shared, own):
+    return {"loss": jnp.sum(own * shared), "ok": own[0] > 0, "row": own * 2, "count": jnp.int32(7)}
+
+
+@pytest.mark.parametrize("devices", [1, 3, 8])
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_any_number_of_masks_on_any_number_of_devices(devices, chunk):
+    shared, masks = jnp.arange(4.0), jax.random.normal(jax.random.key(0), (10, 4))
+    mapped = mesh_lib.map_masks(function, mesh_lib.mask_mesh(jax.devices()[:devices]), chunk)
+    found, expected = jax.jit(mapped)(shared, masks), jax.vmap(function, (None, 0))(shared, masks)
+    assert jax.tree.map(lambda a: (a.shape, a.dtype), found) == jax.tree.map(
+        lambda a: (a.shape, a.dtype), expected
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), found, expected)
+
+
+@pytest.mark.parametrize(("masks", "devices"), [(5, 2), (5, 8), (8, 4)])
+def test_no_mask_is_worked_on_twice(masks, devices):
+    """Five masks on two devices are three and two: the idle core is left to the busy one."""
+    seen = []
+
+    def watched(shared, own):
+        jax.debug.callback(lambda value: seen.append(float(value)), own[0])
+        return function(shared, own)
+
+    mapped = mesh_lib.map_masks(watched, mesh_lib.mask_mesh(jax.devices()[:devices]), 1)
+    own = jnp.arange(4.0 * masks).reshape(masks, 4)
+    jax.block_until_ready(jax.jit(mapped)(jnp.ones(4), own))
+    jax.effects_barrier()
+    assert sorted(seen) == own[:, 0].tolist()
+
+
+def test_devices_meet_once():
+    """Several exchanges at once can take all threads that CPU devices share: a deadlock."""
+    mapped = jax.jit(mesh_lib.map_masks(function, mesh_lib.mask_mesh(), 1))
+    program = mapped.lower(jnp.arange(4.0), jnp.ones((8, 4))).compile().as_text()
+    meetings = re.findall(r"= \S+ (?:all|reduce|collective)-[a-z-]+\(", program)
+    assert len(meetings) == 1
+
+
+@pytest.mark.parametrize(("flags", "expected"), [("", "2 4"), ("3", "3 None")])
+def test_every_core_becomes_a_device_unless_the_user_says_otherwise(flags, expected):
+    code = (
+        "import os; os.sched_getaffinity = lambda _: {0, 1}; import pbcs_jax as pbcs, jax; "
+        "pbcs.use_all_cores(); print(jax.device_count(), os.environ.get('NPROC'))"
+    )
+    environment = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "NPROC")}
+    if flags:
+        environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={flags}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout.strip() == expected, done.stderr
+
+
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_what_a_mask_is_put_through_is_traced_once(chunk):
+    """Tracing a network takes longer than all else that a warm start waits for."""
+    calls = []
+
+    def counted(shared, own):
+        calls.append(own)
+        return function(shared, own)
+
+    mapped = mesh_lib.map_masks(counted, mesh_lib.mask_mesh(), chunk)
+    jax.make_jaxpr(mapped)(jnp.ones(3), jnp.arange(15.0).reshape(5, 3))
+    assert len(calls) == 1
