@@ -43,10 +43,11 @@ def child(argv: list[str]) -> None:
     jax.monitoring.register_event_duration_secs_listener(
         lambda name, duration, **_: seconds.update({name: duration})
     )
-    import launch  # here, as its flags would be those of the benchmark too
+    from pbcs_jax.__main__ import run
 
+    sys.argv = argv
     try:
-        app.run(launch.main, argv)
+        run()
     finally:
         print(*(seconds[name] for name in PARTS.values()))
 

@@ -20,7 +20,7 @@ from absl import app, flags
 import pbcs_jax as pbcs
 from benchmarks import measure
 from pbcs_jax.outer import loop
-from pbcs_jax.outer.estimators import Evaluation
+from pbcs_jax.outer.base import Evaluation
 from pbcs_jax.outer.settings import Settings
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/outer.json", "Where the JSON goes.")

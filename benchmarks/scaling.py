@@ -21,8 +21,9 @@ from absl import app, flags
 import pbcs_jax as pbcs
 from benchmarks import measure
 from pbcs_jax import nets
+from pbcs_jax.choices import Samples
 from pbcs_jax.inner.train import Inner
-from pbcs_jax.objectives.network import network_objective
+from pbcs_jax.objectives.network import Network, network_objective
 from pbcs_jax.outer import loop, masks
 from pbcs_jax.outer.settings import Settings
 
@@ -68,8 +69,8 @@ def outer_step(point: Point) -> Callable[[], Any]:
     evaluate = network_objective(
         nets.as_model(net),
         *draw(point.n),
-        capacities=masks.capacities(point.n, point.size),
-        inner=Inner(steps=point.steps),
+        Samples(masks.capacities(point.n, point.size)),
+        Network(Inner(steps=point.steps)),
         validation=draw(100),
         num_masks=point.masks,
     )
@@ -82,9 +83,9 @@ def peak_megabytes(estimator: str, n: int, num_masks: int, size: int) -> float:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((n, 28, 28, 1), np.float32)
     y = rng.integers(0, 10, n)
-    inner = Inner(steps=5)
+    objective = Network(Inner(steps=5))
     options: dict[str, Any] = {"num_masks": num_masks, "estimator": estimator, "outer_steps": 2}
-    pbcs.select_coreset(jax.random.key(0), x, y, nets.MLP(), size, inner=inner, **options)
+    pbcs.select_coreset(jax.random.key(0), x, y, nets.MLP(), size, objective=objective, **options)
     # Not `resource`: there a child begins with the peak of its parent.
     (line,) = [x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x]
     return int(line.split()[1]) / 1024

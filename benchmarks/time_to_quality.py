@@ -25,8 +25,9 @@ from absl import app, flags
 from benchmarks import measure
 from benchmarks.torch_nets import torch_mlp
 from pbcs_jax import data, nets
+from pbcs_jax.choices import Samples
 from pbcs_jax.inner.train import Inner
-from pbcs_jax.objectives.network import network_objective
+from pbcs_jax.objectives.network import Network, network_objective
 from pbcs_jax.outer import loop, masks
 from pbcs_jax.outer.settings import Settings
 
@@ -56,11 +57,10 @@ def steps_of(problem: data.Problem, options: dict[str, Any], seed: int) -> Itera
         nets.as_model(nets.MLP()),
         problem.x,
         problem.y,
-        capacities=masks.capacities(n, SIZE),
-        inner=inner,
+        Samples(masks.capacities(n, SIZE)),
+        Network(inner, outer_loss="brier"),
         validation=(problem.x_val, problem.y_val),
-        outer_loss="brier",
-        path_steps=int(settings.gradient_estimator().needs_path),
+        path=settings.gradient_estimator().needs_path,
         num_masks=settings.num_masks,
     )
     state = loop.init(jax.random.key(seed), n, SIZE, settings)

@@ -11,20 +11,20 @@ from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {
     "default": {
-        "sweep.points": tuple(f"coreset_size={size}" for size in (2, 4, 8, 16)),
+        "sweep.points": tuple(f"num_inputs={size}" for size in (2, 4, 8, 16)),
         "sweep.seeds": (0, 1, 2),
     },
     # The paper has no table of numbers; its protocol, five seeds and networks that judge, on this.
     "paper": {
         "selection.objective": "network",
         "inner.batch_size": 100,
-        "sweep.points": tuple(f"coreset_size={size}" for size in (2, 4, 8, 16)),
+        "sweep.points": tuple(f"num_inputs={size}" for size in (2, 4, 8, 16)),
         "sweep.seeds": (0, 1, 2, 3, 4),
     },
     "smoke": {
         "kernel.outer_steps": 4,
         "evaluation.steps": 10,
-        "coreset_size": 5,
+        "num_inputs": 5,
         "checkpoint_every": 2,
     },
 }
@@ -35,5 +35,5 @@ def get_config(preset=None):
     config = config_lib.features()
     config.data.source = "bundled"
     config.data.name = "breast_cancer"
-    config.data.num_candidates = 0
+    config.data.num_samples = 0
     return config_lib.choose_preset(preset, PRESETS, config)

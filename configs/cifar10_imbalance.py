@@ -4,7 +4,8 @@ python launch.py --config=configs/cifar10_imbalance.py           factor 50, redu
 python launch.py --config=configs/cifar10_imbalance.py:paper     factors 10 to 200, accelerator
 """
 
-from configs import cifar10, mnist_corrupted
+from pbcs_jax.configs import cifar10, mnist_corrupted
+
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {

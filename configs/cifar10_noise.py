@@ -4,7 +4,8 @@ python launch.py --config=configs/cifar10_noise.py           40 % symmetric nois
 python launch.py --config=configs/cifar10_noise.py:paper     both kinds, 10 to 50 %, accelerator
 """
 
-from configs import cifar10, mnist_corrupted
+from pbcs_jax.configs import cifar10, mnist_corrupted
+
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {

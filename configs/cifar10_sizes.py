@@ -4,7 +4,8 @@ python launch.py --config=configs/cifar10_sizes.py           250, 500, 1,000 of 
 python launch.py --config=configs/cifar10_sizes.py:paper     1,000 to 5,000 of all, accelerator
 """
 
-from configs import cifar10, mnist_sizes
+from pbcs_jax.configs import cifar10, mnist_sizes
+
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {

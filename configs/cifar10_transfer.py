@@ -4,7 +4,8 @@ python launch.py --config=configs/cifar10_transfer.py           500 of 5,000, re
 python launch.py --config=configs/cifar10_transfer.py:paper     4,000 of all, accelerator
 """
 
-from configs import cifar10
+from pbcs_jax.configs import cifar10
+
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {

@@ -15,7 +15,7 @@ from pbcs_jax.experiments import config as config_lib
 # Ridge regression on the tangent kernel of ConvNets trained on random coresets, then exchanges.
 BEST = {
     "selection.objective": "kernel",
-    "kernel.features": "trained_ntk",
+    "kernel.embeddings": "trained_ntk",
     "kernel.estimator": "pge",
     "kernel.num_masks": 32,
     "kernel.outer_steps": 1500,

@@ -10,7 +10,8 @@ the same number of steps, as many as the published code takes. `full` takes more
 bundled: add --config.data.source=tfds, or npz and its path.
 """
 
-from configs import mnist, mnist_sizes
+from pbcs_jax.configs import mnist, mnist_sizes
+
 from pbcs_jax.experiments import config as config_lib
 
 
@@ -40,7 +41,7 @@ HYBRID = {
 # With right labels the kernel of trained networks knows more, no sample has to be distrusted, and
 # classes need no bound.
 TRAINED = (
-    " kernel.features=trained_ntk kernel.candidate_loss=squared_error"
+    " kernel.embeddings=trained_ntk kernel.candidate_loss=squared_error"
     " model.name=convnet model.dropout=0.5"
 )
 

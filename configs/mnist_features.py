@@ -17,7 +17,7 @@ from pbcs_jax.experiments import config as config_lib
 
 def sizes(*values, more=""):
     """A point for each number of pixels."""
-    return tuple(f"coreset_size={value}{more}" for value in values)
+    return tuple(f"num_inputs={value}{more}" for value in values)
 
 
 # The gradient in its proportions: Adam would raise what is noise to the size of what is not.
@@ -66,7 +66,7 @@ PRESETS = {
     },
     "smoke": {
         "data.source": "bundled",
-        "data.num_candidates": 100,
+        "data.num_samples": 100,
         "kernel.samples": 50,
         "kernel.num_masks": 4,
         "kernel.outer_steps": 4,
@@ -75,7 +75,7 @@ PRESETS = {
         "kernel.exchange_samples": 50,
         "evaluation.steps": 10,
         "checkpoint_every": 2,
-        "coreset_size": 20,
+        "num_inputs": 20,
     },
 }
 

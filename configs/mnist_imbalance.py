@@ -4,7 +4,8 @@ python launch.py --config=configs/mnist_imbalance.py           minutes on two co
 python launch.py --config=configs/mnist_imbalance.py:paper     1,000 of all, for an accelerator
 """
 
-from configs import mnist
+from pbcs_jax.configs import mnist
+
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {

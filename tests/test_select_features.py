@@ -8,9 +8,12 @@ from sklearn.kernel_ridge import KernelRidge
 
 import pbcs_jax as pbcs
 from pbcs_jax import nets
-from pbcs_jax.features import neighbourhood
+from pbcs_jax.choices import Inputs
+from pbcs_jax.choices import inputs as inputs_lib
+from pbcs_jax.choices.inputs import neighbourhood
+from pbcs_jax.compute.plan import Compute
 from pbcs_jax.inner.train import Inner
-from pbcs_jax.objectives import features, input_kernel
+from pbcs_jax.objectives import Network, input_kernel, network_objective
 
 TOLERANCE = 2e-3
 
@@ -24,11 +27,11 @@ def some_masks(count, d, seed=3):
     return jax.random.bernoulli(jax.random.key(seed), 0.5, (count, d)).astype(jnp.float32)
 
 
-def network(x, y, **options):
+def network(x, y, inner=Inner(steps=5), mesh=None, **settings):  # noqa: B008 (frozen)
     model = nets.as_model(nets.MLP(num_classes=2, hidden=(8,)))
-    return features.features_objective(
-        model, x, y, **{"inner": Inner(steps=5, shared_init=True), **options}
-    )
+    choice = Inputs(inputs_lib.numbers(None, x.shape[1:]))
+    settings = Network(inner, **settings)
+    return network_objective(model, x, y, choice, settings, compute=Compute(mesh))
 
 
 class TestNetwork:
@@ -73,13 +76,13 @@ class TestNetwork:
             first, second = jax.random.split(key)
             return jax.random.normal(first, (6, 8)), jax.random.normal(second, (8, 2))
 
-        evaluate = features.features_objective(
+        evaluate = network_objective(
             nets.as_model((init, lambda params, x: jnp.tanh(x @ params[0]) @ params[1])),
             x,
             y,
-            inner=Inner(steps=3),
-            outer_on=outer_on,
-            path_steps=3,
+            Inputs(inputs_lib.numbers(None, (6,))),
+            Network(Inner(steps=3), outer_on=outer_on, path_steps=3),
+            path=True,
         )
         mask, key = jnp.array([0.9, 0.2, 0.7, 0.4, 0.6, 0.0]), jax.random.key(0)
         found = evaluate(key, mask[None]).path_gradients[0]
@@ -105,7 +108,7 @@ class TestKernel:
     def test_outputs_are_those_of_a_regression_on_all_the_others(self):
         x, y = table(n=12)
         mask = jnp.array([1.0, 1, 0, 0, 1, 0])
-        evaluate = input_kernel.feature_kernel_objective(
+        evaluate = input_kernel.input_kernel_objective(
             input_kernel.gather(x, y), bandwidth=0.7, ridge=0.1
         )
         found = evaluate(jax.random.key(0), mask[None]).losses[0]
@@ -126,7 +129,7 @@ class TestKernel:
         x, y = table(n=30)
         groups = jnp.array([0, 0, 1, 2, 2, 3])
         validation = input_kernel.gather(*table(n=10, seed=8), groups) if held_out else None
-        evaluate = input_kernel.feature_kernel_objective(
+        evaluate = input_kernel.input_kernel_objective(
             input_kernel.gather(x, y, groups),
             bandwidth=0.5,
             ridge=0.1,
@@ -141,7 +144,7 @@ class TestKernel:
 
     def test_masks_of_nothing_and_of_everything(self):
         x, y = table()
-        evaluate = input_kernel.feature_kernel_objective(
+        evaluate = input_kernel.input_kernel_objective(
             input_kernel.gather(x, y), bandwidth=1.0, ridge=1e-6, path=True
         )
         masks = jnp.stack([jnp.zeros(6), jnp.ones(6), jnp.array([0.0, 1, 0, 0, 1, 0])])
@@ -154,7 +157,7 @@ class TestKernel:
 
     def test_each_step_sees_other_samples(self):
         x, y = table(n=60)
-        evaluate = input_kernel.feature_kernel_objective(
+        evaluate = input_kernel.input_kernel_objective(
             input_kernel.gather(x, y), bandwidth=1.0, ridge=0.1, samples=20
         )
         mask = jnp.ones((1, 6))
@@ -178,7 +181,7 @@ class TestKernel:
         x = jax.random.normal(jax.random.key(0), (30, 3, 3))
         y = (x[:, 1, 1] > 0).astype(jnp.int32)
         still, moving = (
-            input_kernel.feature_kernel_objective(
+            input_kernel.input_kernel_objective(
                 input_kernel.gather(x, y), bandwidth=1.0, ridge=0.1, shifts=part, picture=(3, 3)
             )
             for part in (0.0, 0.5)
@@ -202,7 +205,7 @@ class TestKernel:
 
 
 class TestSelect:
-    @pytest.mark.parametrize("objective", ["network", "kernel"])
+    @pytest.mark.parametrize("objective", [Network(Inner(steps=30), outer_on="selected"), "kernel"])
     def test_finds_the_inputs_that_matter(self, objective):
         x, y = table(n=200, d=8)
         result = pbcs.select_features(
@@ -212,8 +215,6 @@ class TestSelect:
             nets.MLP(num_classes=2, hidden=(16,)),
             2,
             objective=objective,
-            inner=Inner(steps=30),
-            outer_on="selected",
             outer_steps=60,
             learning_rate=0.1,
         )
@@ -265,15 +266,15 @@ class TestSelect:
         ("change", "message"),
         [
             ({"smooth": 0.5}, "pictures"),
-            ({"kernel": pbcs.FeatureKernel(shifts=0.5), "objective": "kernel"}, "pictures"),
+            ({"objective": pbcs.InputKernel(shifts=0.5)}, "pictures"),
             ({"size": 0}, "size is 0"),
             ({"size": 7}, "at most 6"),
             ({"objective": "magic"}, "objective 'magic' is unknown"),
-            ({"model": None, "objective": "network"}, "give a model"),
+            ({"model": None, "objective": "network"}, "model is None"),
             ({"groups": [0, 1, 2]}, "groups have shape"),
             ({"groups": [0, 0, 0, 2, 2, 2]}, "without gaps"),
             ({"groups": [0.0, 1, 2, 3, 4, 5]}, "number of each input's group"),
-            ({"outer_on": "some"}, "outer_on 'some' is unknown"),
+            ({"objective": pbcs.Kernel()}, "InputKernel"),
             ({"outer_stepz": 3}, "outer_stepz"),
             ({"x": jnp.full((60, 6), jnp.nan)}, "NaN"),
         ],
@@ -288,7 +289,17 @@ class TestSelect:
 @pytest.mark.parametrize("shifts", [-0.1, 1.1])
 def test_shifts_are_a_part(shifts):
     with pytest.raises(pbcs.UserError, match="from 0 to 1"):
-        pbcs.FeatureKernel(shifts=shifts)
+        pbcs.InputKernel(shifts=shifts)
+
+
+def test_what_networks_are_scored_on_is_checked():
+    with pytest.raises(pbcs.UserError, match="outer_on 'some' is unknown"):
+        Network(outer_on="some")
+    x, y = table()
+    with pytest.raises(pbcs.UserError, match="it is for inputs"):
+        pbcs.select_coreset(
+            jax.random.key(0), x, y, nets.MLP(), 5, objective=Network(outer_on="selected")
+        )
 
 
 class TestNeighbourhood:

@@ -1,0 +1,1 @@
+"""Where and in which pieces the work is done: meshes, the memory plan, chunks."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from pbcs_jax.nets.model import Model
 
@@ -19,6 +20,22 @@ LARGEST_OUTER_CHUNK = 256
 BUDGET_VARIABLE = "PBCS_MEMORY_GB"
 
 _LOG = logging.getLogger(__name__)
+
+
+class Compute(NamedTuple):
+    """Where and in which pieces a selection is computed; none of it changes what is selected.
+
+    Attributes:
+      mesh: devices to spread the masks over, see `mask_mesh`; all of them if None.
+      mask_chunk: networks that a device trains side by side; 0 chooses, see `plan`.
+      outer_chunk: outer examples that go through a network at once; 0 chooses.
+      callback_every: outer steps between two calls of a selection's callback.
+    """
+
+    mesh: Mesh | None = None
+    mask_chunk: int = 0
+    outer_chunk: int = 0
+    callback_every: int = 10
 
 
 class Plan(NamedTuple):
@@ -45,8 +62,7 @@ def plan(
     num_masks: int,
     device: jax.Device,
     path_steps: int = 0,
-    mask_chunk: int = 0,
-    outer_chunk: int = 0,
+    compute: Compute = Compute(),  # noqa: B008 (immutable)
     budget: int = 0,
 ) -> Plan:
     """The largest chunks that fit, with those given left as they are.
@@ -61,8 +77,7 @@ def plan(
       num_masks: masks that a device has in all.
       device: which.
       path_steps: last training steps that are kept and differentiated.
-      mask_chunk: 0 chooses.
-      outer_chunk: 0 chooses.
+      compute: its `mask_chunk` and `outer_chunk` are kept where they are not 0.
       budget: bytes; 0 is `memory_budget(device)`.
 
     Returns:
@@ -88,9 +103,8 @@ def plan(
         outer = forward * outer_chunk * (2 if path_steps else 1)
         return mask_chunk * (fixed + max(training, outer))
 
-    outer_chunk_is_free = not outer_chunk
-    outer_chunk = outer_chunk or LARGEST_OUTER_CHUNK
-    while outer_chunk_is_free and outer_chunk > 1 and needed(1, outer_chunk) > budget:
+    mask_chunk, outer_chunk = compute.mask_chunk, compute.outer_chunk or LARGEST_OUTER_CHUNK
+    while not compute.outer_chunk and outer_chunk > 1 and needed(1, outer_chunk) > budget:
         outer_chunk //= 2
     if not mask_chunk:
         most = 1 if device.platform == "cpu" else num_masks

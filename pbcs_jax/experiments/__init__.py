@@ -1,8 +1,14 @@
-"""One file an experiment: config in, results out. Each can be swept over points and seeds."""
+"""One file per experiment: config in, results out. Each can be swept over points and seeds."""
+
+from functools import partial
 
 from pbcs_jax.experiments import features, summarization
+from pbcs_jax.experiments.run import run
 from pbcs_jax.experiments.sweep import swept
 
-EXPERIMENTS = {"summarization": swept(summarization.run), "features": swept(features.run)}
+EXPERIMENTS = {
+    "summarization": swept(partial(run, summarization.EXPERIMENT)),
+    "features": swept(partial(run, features.EXPERIMENT)),
+}
 
 __all__ = ["EXPERIMENTS"]

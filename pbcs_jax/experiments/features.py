@@ -1,37 +1,55 @@
 """Feature selection: choose inputs by each method, judge each by a network that sees only those."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import ConfigDict
-from rich.console import Console
 
-from pbcs_jax import data, report
-from pbcs_jax.baselines.inputs import FEATURE_BASELINES, Inputs
+from pbcs_jax import report
+from pbcs_jax.baselines.inputs import INPUT_BASELINES, InputCandidates
+from pbcs_jax.choices import Inputs
+from pbcs_jax.choices import inputs as inputs_lib
+from pbcs_jax.data import Problem
 from pbcs_jax.errors import UserError
-from pbcs_jax.experiments import comparison
 from pbcs_jax.experiments import config as config_lib
-from pbcs_jax.experiments.features_report import write_features_report
-from pbcs_jax.experiments.judge import make_feature_judges
-from pbcs_jax.experiments.workdir import read_metrics
-from pbcs_jax.features import select_features
-
-METHODS = ("pbcs", *FEATURE_BASELINES)
+from pbcs_jax.experiments.task import Chosen, Experiment, Task
+from pbcs_jax.outer import loop
+from pbcs_jax.select import select_features
 
 
-def run(config: ConfigDict, workdir: str, console: Console) -> dict[str, Any]:
-    """Runs the experiment of `config` in `workdir`, from where an earlier run stopped.
+def _task(config: ConfigDict, problem: Problem) -> Task:
+    groups = patches(problem.x.shape[1:], config.inputs.patch)
+    n = int(groups.max()) + 1
+    outer = config_lib.loop_settings(config, n)
+    noise = f", noise {config.inputs.noise:g}" if config.inputs.noise else ""
+    return Task(
+        unit="inputs" if config.inputs.patch == 1 else "patches",
+        n=n,
+        candidates=InputCandidates(problem.x, problem.y, groups),
+        baselines=INPUT_BASELINES,
+        select=_selection(config, problem, groups, outer),
+        choice=lambda size: Inputs(groups),
+        outer_on="selected",
+        arrays=lambda chosen: {},
+        columns=lambda draws: {},
+        watch=_keep_probabilities,
+        plan=(
+            f"{len(problem.y)} samples of {groups.size} inputs{noise}",
+            f"{config.num_inputs} of {n}, by {config.selection.objective}, {outer.outer_steps} "
+            f"outer steps x {outer.num_masks} masks, estimator {outer.estimator}",
+        ),
+        facts=[
+            ("Samples", len(problem.y)),
+            ("Noise on the inputs", f"{config.inputs.noise:g}"),
+            ("Chosen", f"{config.num_inputs} of {n}"),
+            ("Selected by", config.selection.objective),
+        ],
+        figures=lambda chosen, folder: _figures(chosen, folder, problem, groups),
+    )
 
-    Returns:
-      What is in `summary.json`.
-    """
-    load = partial(_load, config)
-    experiment = partial(_run, config, console)
-    unit = "inputs" if config.inputs.patch == 1 else "patches"
-    return comparison.run_once(config, workdir, console, METHODS, load, experiment, unit)
+
+EXPERIMENT = Experiment(("pbcs", *INPUT_BASELINES), _task)
 
 
 def patches(shape: tuple[int, ...], side: int) -> np.ndarray:
@@ -41,7 +59,7 @@ def patches(shape: tuple[int, ...], side: int) -> np.ndarray:
     [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3], [2, 2, 3, 3]]
     """
     if side == 1:
-        return np.arange(np.prod(shape)).reshape(shape)
+        return inputs_lib.numbers(None, shape)
     if len(shape) < 2 or shape[0] % side or shape[1] % side:
         raise UserError(
             f"inputs.patch is {side}: a sample has shape {shape}, which does not divide into "
@@ -52,94 +70,63 @@ def patches(shape: tuple[int, ...], side: int) -> np.ndarray:
     return np.broadcast_to(numbers.reshape(shape[:2] + (1,) * (len(shape) - 2)), shape)
 
 
-def _load(config: ConfigDict) -> data.Problem:
-    problem = config_lib.load_problem(config)
-    count = int(patches(problem.x.shape[1:], config.inputs.patch).max()) + 1
-    if config.coreset_size > count:
-        raise UserError(
-            f"coreset_size is {config.coreset_size}: it must be at least 1 and at most {count}, "
-            "the number of inputs or patches"
-        )
-    return problem
-
-
-def _run(config: ConfigDict, console: Console, problem: data.Problem, folder: Path):
-    groups = patches(problem.x.shape[1:], config.inputs.patch)
-    _print_plan(config, problem, groups, folder, console)
-    key, _, judge_key = comparison.run_keys(config)
-    inputs = Inputs(problem.x, problem.y, groups)
-    records = comparison.compare(
-        config,
-        folder,
-        console,
-        make_feature_judges(config, problem, groups, judge_key),
-        FEATURE_BASELINES,
-        inputs,
-        lambda: _select(config, problem, groups, key, folder, console),
-    )
-    chosen = {name: [np.array(c) for c in r["coresets"]] for name, r in records.items()}
-    count = int(groups.max()) + 1
-    summary = comparison.summarize(config, problem, records, count, {name: {} for name in chosen})
-    write_features_report(config, problem, groups, chosen, read_metrics(folder), summary, folder)
-    return summary
-
-
-def _select(config, problem, groups, key: jax.Array, folder: Path, console) -> np.ndarray:
-    """PBCS: the inputs, which go into `coreset.npz` too; their probabilities are kept over time."""
-    n = int(groups.max()) + 1
-    settings = config_lib.loop_settings(config, n)
-    kernel, _ = config_lib.feature_kernel_settings(config)
+def _selection(config: ConfigDict, problem: Problem, groups: np.ndarray, outer: Any):
     model = config.model
-    maps = folder / "probabilities"
+    net = config_lib.make_net(model.name, model.width, model.dropout, problem.num_classes)
+    is_kernel = config.selection.objective == "kernel"
+    objective = config_lib.kernel(config) if is_kernel else config_lib.network(config)
 
-    def select(state, callback):
+    def select(key, start, callback):
         return select_features(
             key,
             problem.x,
             problem.y,
-            config_lib.make_net(model.name, model.width, model.dropout, problem.num_classes),
-            config.coreset_size,
+            net,
+            config.num_inputs,
             problem.validation,
             groups=groups,
             smooth=config.inputs.smooth,
-            objective=config.selection.objective,
-            kernel=kernel,
-            inner=config_lib.inner_settings(config),
-            outer_loss=config.selection.outer_loss,
-            outer_on=config.selection.outer_on,
-            path_steps=config.selection.path_steps,
-            mask_chunk=config.selection.mask_chunk,
-            outer_chunk=config.selection.outer_chunk,
-            state=state,
+            objective=objective,
+            compute=config_lib.compute(config),
+            start=start,
             callback=callback,
-            callback_every=config.checkpoint_every,
-            **{name: getattr(settings, name) for name in settings.__dataclass_fields__},
+            **vars(outer),
         )
 
-    def watch(state):
-        file = maps / f"{int(state.step):06d}.npz"
-        report.write_npz(file, probabilities=np.asarray(state.probabilities))
-
-    result = comparison.select_with_checkpoints(
-        key, n, config, settings, folder, console, select, watch
-    )
-    report.write_npz(
-        folder / "coreset.npz", indices=result.indices, probabilities=result.probabilities
-    )
-    return result.indices
+    return select
 
 
-def _print_plan(config, problem, groups, folder: Path, console: Console) -> None:
-    outer = config_lib.loop_settings(config, 0)
-    noise = f", noise {config.inputs.noise:g}" if config.inputs.noise else ""
-    console.print(
-        f"[bold]Data[/bold]        {problem.name} from {problem.source}: {len(problem.y)} samples "
-        f"of {groups.size} inputs{noise}, {len(problem.y_test)} test\n"
-        f"[bold]Selection[/bold]   {config.coreset_size} of {groups.max() + 1}, by "
-        f"{config.selection.objective}, {outer.outer_steps} outer steps x {outer.num_masks} masks, "
-        f"estimator {outer.estimator}\n"
-        f"[bold]Evaluation[/bold]  {comparison.judging(config)}\n"
-        f"[bold]Devices[/bold]     {jax.device_count()} x {jax.devices()[0].device_kind}\n"
-        f"[bold]Workdir[/bold]     {folder}",
-        soft_wrap=True,
-    )
+def _keep_probabilities(state: loop.State, folder: Path) -> None:
+    """For the film of the probabilities over time."""
+    file = folder / "probabilities" / f"{int(state.step):06d}.npz"
+    report.write_npz(file, probabilities=np.asarray(state.probabilities))
+
+
+def _figures(
+    chosen: Chosen, folder: Path, problem: Problem, groups: np.ndarray
+) -> list[report.Entry]:
+    figures: list[report.Entry] = []
+    if problem.images is not None:
+        examples = [int(np.flatnonzero(problem.y == c)[0]) for c in np.unique(problem.y)]
+        masks = {name: np.isin(groups, drawn[0]) for name, drawn in chosen.items()}
+        figures.append(
+            (
+                "The chosen inputs",
+                "White is chosen, black is chosen where the picture has ink; one sample of each "
+                "class, as it was before any noise. For a random method, its first draw.",
+                report.chosen_inputs(masks, problem.images[examples]),
+            )
+        )
+    if "pbcs" not in chosen:
+        return figures
+    files = sorted((folder / "probabilities").glob("*.npz"))
+    maps = np.stack([np.load(file)["probabilities"][groups] for file in files])
+    if problem.images is not None:
+        film = report.probability_film([int(f.stem) for f in files], maps.mean(-1))
+        caption = "The probability of each input as the search goes on; white is 1."
+        figures.append(("Probabilities over time", caption, film))
+    elif groups.ndim == 1:
+        bars = report.input_probabilities(maps[-1], chosen["pbcs"][0])
+        caption = "The probability of each input; the chosen ones are in colour."
+        figures.append(("Probabilities at the end", caption, bars))
+    return figures

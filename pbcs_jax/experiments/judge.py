@@ -10,12 +10,14 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from pbcs_jax.compute.mesh import mask_mesh
+from pbcs_jax.compute.plan import Compute
 from pbcs_jax.data import Problem
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
+from pbcs_jax.experiments.task import Task
 from pbcs_jax.nets.model import as_model
-from pbcs_jax.objectives.features import features_objective
-from pbcs_jax.objectives.network import Objective, network_objective
+from pbcs_jax.objectives.network import Network, network_objective
+from pbcs_jax.outer.base import Objective
 
 Make = Callable[[int, Mesh], Objective]
 """`(size, mesh) -> evaluate`, which trains fresh networks on what its masks choose."""
@@ -32,7 +34,7 @@ class Judge:
         self._compiled: dict[tuple[int, int], Any] = {}
 
     def __call__(self, coresets: list[np.ndarray]) -> Iterator[list[float]]:
-        """Yields lists of accuracies, one a coreset, as many at once as there are devices."""
+        """Yields lists of accuracies, one per coreset, as many at once as there are devices."""
         size = max(len(indices) for indices in coresets)
         devices = jax.devices()
         if devices[0].platform == "cpu":  # a device without a coreset would only take up a core
@@ -54,45 +56,30 @@ class Judge:
             yield np.asarray(evaluation.metrics["outer_accuracy"], float).round(6).tolist()
 
 
-def make_judges(config: ConfigDict, problem: Problem, key: jax.Array) -> dict[str, Judge]:
-    """Judges of samples by the net's name: the evaluation's own first, then the transfer's.
+def make_judges(
+    config: ConfigDict, problem: Problem, task: Task, key: jax.Array
+) -> dict[str, Judge]:
+    """Judges by the net's name: the evaluation's own first, then the transfer's.
 
     All methods meet the same judges with the same key: they start from the same weights.
     """
 
     def make(net):
-        return lambda size, mesh: network_objective(
-            as_model(net),
-            problem.x,
-            problem.y,
-            capacities=(size,),
-            inner=config_lib.evaluation_settings(config, size),
-            validation=(problem.x_test, problem.y_test),
-            outer_loss="error_rate",
-            mesh=mesh,
-        )
+        def objective(size, mesh):
+            choice = task.choice(size)
+            rows = choice.levels[-1] or len(problem.y)
+            inner = config_lib.evaluation_settings(config, rows)
+            return network_objective(
+                as_model(net),
+                problem.x,
+                problem.y,
+                choice,
+                Network(inner, outer_loss="error_rate", outer_on=task.outer_on),
+                validation=(problem.x_test, problem.y_test),
+                compute=Compute(mesh),
+            )
+
+        return objective
 
     nets = config_lib.judge_nets(config, problem.num_classes)
-    return {name: Judge(make(net), len(problem.y), key) for name, net in nets.items()}
-
-
-def make_feature_judges(
-    config: ConfigDict, problem: Problem, groups: np.ndarray, key: jax.Array
-) -> dict[str, Judge]:
-    """The same for inputs: networks are trained on all samples, and tested, with those chosen."""
-
-    def make(net):
-        return lambda size, mesh: features_objective(
-            as_model(net),
-            problem.x,
-            problem.y,
-            inner=config_lib.evaluation_settings(config, len(problem.y)),
-            groups=groups,
-            validation=(problem.x_test, problem.y_test),
-            outer_loss="error_rate",
-            outer_on="selected",
-            mesh=mesh,
-        )
-
-    nets = config_lib.judge_nets(config, problem.num_classes)
-    return {name: Judge(make(net), int(groups.max()) + 1, key) for name, net in nets.items()}
+    return {name: Judge(make(net), task.n, key) for name, net in nets.items()}

@@ -74,7 +74,7 @@ def at_point(config: ConfigDict, point: str, seed: int) -> ConfigDict:
     changes = {}
     for key, value in parse_point(point).items():
         if key not in known:
-            raise UserError(f"sweep point {point!r}: there is no config key {key!r}")
+            raise config_lib.unknown_key(key, config)
         wanted = type(known[key])
         if wanted is float and type(value) is int:
             value = float(value)
@@ -136,7 +136,6 @@ def _write(summary: dict[str, Any], config: ConfigDict, folder: Path, console: C
     facts = [
         ("Data", f"{dataset['name']} ({dataset['source']})"),
         ("Test samples", dataset["num_test"]),
-        ("Coreset size", config.coreset_size),
         ("Judged by", f"{config.evaluation.model}, last step"),
         ("Seeds", ", ".join(map(str, summary["seeds"]))),
     ]

@@ -1,4 +1,4 @@
-"""Features for the kernel objective: from inputs to rows of numbers, `[n, ...] -> [n, d]`.
+"""Embeddings for the kernel objective: from samples to rows of numbers, `[n, ...] -> [n, d]`.
 
 raw          the inputs themselves, flattened: embeddings, tables, pixels
 patches      pictures: random whitened 5x5 patches of the data as filters, rectified, pooled
@@ -21,10 +21,10 @@ from jax.flatten_util import ravel_pytree
 
 from pbcs_jax.compute.chunks import in_chunks
 from pbcs_jax.errors import UserError
-from pbcs_jax.inner import losses
-from pbcs_jax.inner.train import Coreset, Inner, train
+from pbcs_jax.inner.pretrain import FEWEST_STEPS, pretrain
 from pbcs_jax.nets.conv import Conv
 from pbcs_jax.nets.model import Model, Variables, as_model
+from pbcs_jax.objectives.ridge import like_validation
 
 NAMES = ("auto", "raw", "patches", "ntk", "trained_ntk", "network")
 CHUNK = 256
@@ -34,8 +34,46 @@ GRADIENTS_AT_ONCE = 64
 # samples, they differ more.
 NETWORKS = {"ntk": 3, "trained_ntk": 8}
 _PATCH, _POOLED = 5, 4
-# Of a network that is trained for its features; few, so that wrong labels are not learned by heart.
-FEWEST_STEPS = 300
+
+
+def embed(
+    given: Any,
+    key: jax.Array,
+    x: jax.Array,
+    y: jax.Array,
+    model: Any,
+    size: int,
+    validation: tuple[jax.Array, jax.Array] | None,
+) -> list[jax.Array]:
+    """Normalised embeddings of the candidates, and of the validation data if there are any.
+
+    Args:
+      given: a name, see `make`; or `[n, d]` numbers; or, with validation data, a pair of such
+        arrays.
+      key: PRNG key, consumed.
+      x: `[n, ...]` candidates.
+      y: `[n]` their targets.
+      model: for embeddings by networks.
+      size: K.
+      validation: `(x, y)`, or None.
+    """
+    if isinstance(given, str):
+        others, weights = [], None
+        if validation is not None:
+            others = [validation[0]]
+            weights = like_validation(jnp.asarray(y), jnp.asarray(validation[1]))
+        rows = make(given, key, jnp.asarray(x), y, model, others, size, weights)
+    elif validation is None:
+        rows = [check(given, len(x))]
+    elif isinstance(given, tuple) and len(given) == 2:
+        counts = (len(x), len(validation[0]))
+        rows = [check(a, n) for a, n in zip(given, counts, strict=True)]
+    else:
+        raise UserError(
+            "embeddings are one array beside validation data: give a pair, (candidates', "
+            "validation's)"
+        )
+    return normalise(*rows)
 
 
 def make(
@@ -48,7 +86,7 @@ def make(
     size: int,
     weights: jax.Array | None = None,
 ) -> list[jax.Array]:
-    """Features of the candidates, and of other inputs by the same function.
+    """Embeddings of the candidates, and of other samples by the same function.
 
     Args:
       name: one of `NAMES`, or several with '+' between; 'auto' is 'patches' for pictures and 'raw'
@@ -68,7 +106,7 @@ def make(
     for one in names:
         if one not in NAMES:
             raise UserError(
-                f"features {one!r} are unknown: use one of {', '.join(NAMES)}, or an array"
+                f"embeddings {one!r} are unknown: use one of {', '.join(NAMES)}, or an array"
             )
     if len(names) > 1:
         parts = [make(one, key, x, y, model, others, size, weights) for one in names]
@@ -78,7 +116,7 @@ def make(
         is_picture = x.ndim == 4 and min(x.shape[1:3]) >= _PATCH + _POOLED - 1
         name = "patches" if is_picture else "raw"
     if name in (*NETWORKS, "network") and model is None:
-        raise UserError(f"features {name!r} are those of a network: give a model")
+        raise UserError(f"embeddings {name!r} are those of a network: give a model")
     if name in NETWORKS:
         function = _networks_tangents(name, key, x, y, model, size, weights)
         return [function(jnp.asarray(rows)) for rows in (x, *others)]
@@ -92,16 +130,16 @@ def make(
     return [compiled(jnp.asarray(rows)) for rows in (x, *others)]
 
 
-def normalise(features: jax.Array, *others: jax.Array) -> list[jax.Array]:
+def normalise(embeddings: jax.Array, *others: jax.Array) -> list[jax.Array]:
     """All of them less the mean of the first, scaled so that its mean squared length is 1."""
-    return _normalise(jnp.asarray(features), *others)
+    return _normalise(jnp.asarray(embeddings), *others)
 
 
-@jax.jit  # in one go: features of many candidates are gigabytes
-def _normalise(features, *others):
-    mean = jnp.mean(features, axis=0)
-    scale = jnp.sqrt(jnp.mean(jnp.sum((features - mean) ** 2, axis=1)))
-    return [(rows - mean) / jnp.maximum(scale, 1e-12) for rows in (features, *others)]
+@jax.jit  # in one go: embeddings of many candidates are gigabytes
+def _normalise(embeddings, *others):
+    mean = jnp.mean(embeddings, axis=0)
+    scale = jnp.sqrt(jnp.mean(jnp.sum((embeddings - mean) ** 2, axis=1)))
+    return [(rows - mean) / jnp.maximum(scale, 1e-12) for rows in (embeddings, *others)]
 
 
 def random_patches(key: jax.Array, x: jax.Array, filters: int = 128):
@@ -185,7 +223,7 @@ def tangents(
       variables: of the network.
       x: `[n, ...]`.
       model: see `as_model`.
-      dimension: d, the number of features; the relative error is about sqrt(2 / d).
+      dimension: d, the number of numbers; the relative error is about sqrt(2 / d).
 
     Returns:
       `[n, d]`.
@@ -227,41 +265,18 @@ def embedding_of(model: Any):
     if embed is None:
         raise UserError(
             "the penultimate layer is that of a model whose __call__ takes `embed`: use one of "
-            "pbcs_jax.nets, or features or a method that do not need it"
+            "pbcs_jax.nets, or embeddings or a method that do not need it"
         )
     return lambda variables, rows: embed(variables, rows).reshape(rows.shape[0], -1)
 
 
-def pretrain(
-    key: jax.Array, x: jax.Array, y: jax.Array, model: Any, steps: int = FEWEST_STEPS
-) -> Variables:
-    """The variables of a network trained on (x, y) by Adam, compiled once for a model and a shape.
-
-    Args:
-      key: PRNG key, consumed.
-      x: `[n, ...]`.
-      y: `[n]` classes, or `[n, ...]` targets.
-      model: see `as_model`.
-      steps: mini-batch steps.
-    """
-    return _pretrain(key, jnp.asarray(x), jnp.asarray(y), as_model(model), steps)
-
-
-@partial(jax.jit, static_argnames=("model", "steps"))
-def _pretrain(key, x, y, model: Model, steps: int):
-    loss = "cross_entropy" if jnp.issubdtype(y.dtype, jnp.integer) else "squared_error"
-    settings = Inner(steps=steps, optimizer="adam", learning_rate=1e-3, batch_size=min(128, len(x)))
-    init_key, train_key = jax.random.split(key)
-    variables = model.init(init_key, x[:1])
-    everything = Coreset(x, y, jnp.ones(len(x)))
-    return train(model, losses.get(loss), settings, train_key, variables, everything).variables
-
-
-def check(features: Any, n: int) -> np.ndarray:
-    """The user's own features, or an error that says what is wrong with them."""
-    features = np.asarray(features, np.float32)
-    if features.ndim != 2 or len(features) != n:
-        raise UserError(f"features have shape {features.shape}: give ({n}, d), a row a candidate")
-    if not np.isfinite(features).all():
-        raise UserError("features hold NaN or inf; remove or replace those rows")
-    return features
+def check(embeddings: Any, n: int) -> np.ndarray:
+    """The user's own embeddings as an array, or an error."""
+    embeddings = np.asarray(embeddings, np.float32)
+    if embeddings.ndim != 2 or len(embeddings) != n:
+        raise UserError(
+            f"embeddings have shape {embeddings.shape}: give ({n}, d), one row per candidate"
+        )
+    if not np.isfinite(embeddings).all():
+        raise UserError("embeddings hold NaN or inf: remove or replace those rows")
+    return embeddings

@@ -1,77 +1,117 @@
-"""Exchanges: the best swap of a chosen candidate for another, exactly, until none helps.
+"""Exchanges at the end of a selection: swaps that lower the outer loss, until none helps.
 
-The kernel's outer loss (squared error) of all coresets that differ from a given one in one sample
-has a closed form. With G the products of features, S the chosen ones, P = (G_SS + ridge)^-1,
-A = G_.S P and f = A t_S:
+Probabilities are learnt for masks drawn at random; exchanges are for the one mask that is used. The
+policy gradient searches widely and ends near an optimum; exchanges end in one. One loop serves
+samples and inputs; they differ in how the next swap is proposed.
+
+**Samples.** The kernel's outer loss (squared error) of all coresets that differ from a given one in
+one sample has a closed form. With G the products of embeddings, S the chosen ones,
+P = (G_SS + ridge)^-1, A = G_.S P and f = A t_S:
 
     without i    f - A_i a_i                  a_i = (P t)_i / P_ii
     with j       f + C_j (t_j - f_j) / (C_jj + ridge)    C = G - A G_S., what S leaves unexplained
 
 Both are changes of rank one, so all K removals, and all n additions after the best of them, cost
-about as much as the matrix C, K n (n + v) products. The policy gradient searches widely and ends
-near an optimum; exchanges end in one.
+about as much as the matrix C, K n (n + v) products.
+
+**Inputs.** There is no such form. The gradient names the swaps that are worth a trial: of the
+`TRIED` chosen inputs with the largest slope and the `TRIED` others with the smallest, every pair is
+evaluated exactly, and the best is kept.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pbcs_jax.errors import UserError
-from pbcs_jax.objectives.sample_kernel import LARGEST_GRAM, Data, gather
+from pbcs_jax.outer.base import Objective
+
+TRIED = 4
+
+Propose = Callable[[jax.Array], tuple[jax.Array, jax.Array, jax.Array]]
+"""`chosen -> (chosen with one swap, loss before, loss after)`."""
 
 
-def exchange(
-    features: jax.Array,
-    y: jax.Array,
-    indices: np.ndarray,
-    *,
-    ridge: float,
-    most: int,
-    validation: tuple[jax.Array, jax.Array] | None = None,
-) -> np.ndarray:
+def exchange_samples(data: Any, ridge: float, indices: np.ndarray, most: int) -> np.ndarray:
     """Swaps until the outer loss of `kernel_objective` (squared error) falls no further.
 
     Args:
-      features: `[n, d]` of the candidates.
-      y: `[n]` integer classes, or `[n]` or `[n, c]` regression targets.
-      indices: `[K]`, the coreset to start from.
+      data: of that objective, with a Gram matrix, see `sample_kernel.gather`.
       ridge: > 0.
+      indices: `[K]`, the coreset to start from.
       most: swaps at most.
-      validation: `(features [v, d], y)`, held-out outer data; the candidates themselves if None.
 
     Returns:
       `[K]` sorted indices.
     """
-    data, is_gram = gather(features, y, validation, 0.0, capacity=0)
-    if not is_gram:
-        raise UserError(
-            f"kernel.exchanges are for candidates (here {len(y)}) times outer data up to "
-            f"{LARGEST_GRAM}: use 0, or fewer candidates"
-        )
-    start = jnp.asarray(indices)
-    return np.sort(np.asarray(_exchange(data, ridge, start, most)))
+    return np.sort(np.asarray(_exchange_samples(data, ridge, jnp.asarray(indices), most)))
+
+
+def exchange_inputs(
+    key: jax.Array, evaluate: Objective, slopes: Objective, indices: np.ndarray, n: int, most: int
+) -> np.ndarray:
+    """Swaps until the outer loss of `evaluate` falls no further.
+
+    Args:
+      key: PRNG key, the same for all evaluations, which should not differ by what they draw.
+      evaluate: `(key, masks [M, n]) -> Evaluation`, a `jax.tree_util.Partial`.
+      slopes: the same objective with `path_gradients`.
+      indices: `[K]`, the groups of inputs to start from.
+      n: number of groups.
+      most: swaps at most.
+
+    Returns:
+      `[K]` sorted indices.
+    """
+    if len(indices) == n:
+        return np.sort(indices)
+    mask = jnp.zeros(n).at[jnp.asarray(indices)].set(1.0)
+    return np.flatnonzero(_exchange_inputs(key, evaluate, slopes, mask, most, len(indices)))
 
 
 @partial(jax.jit, static_argnames="most")
-def _exchange(data: Data, ridge: float, indices: jax.Array, most: int) -> jax.Array:
+def _exchange_samples(data, ridge, indices, most: int) -> jax.Array:
+    return _while_it_helps(lambda chosen: best_swap(data, ridge, chosen), indices, most)
+
+
+@partial(jax.jit, static_argnames=("most", "size"))
+def _exchange_inputs(key, evaluate, slopes, mask, most: int, size: int) -> jax.Array:
+    leaving, coming = min(TRIED, size), min(TRIED, len(mask) - size)
+
+    def best_of_tried(mask):
+        now = slopes(key, mask[None])
+        slope = now.path_gradients[0]
+        _, leave = jax.lax.top_k(jnp.where(mask > 0, slope, -jnp.inf), leaving)
+        _, come = jax.lax.top_k(jnp.where(mask > 0, -jnp.inf, -slope), coming)
+        leave, come = jnp.repeat(leave, coming), jnp.tile(come, leaving)
+        rows = jnp.arange(leaving * coming)
+        swapped = jnp.tile(mask, (len(rows), 1)).at[rows, leave].set(0.0).at[rows, come].set(1.0)
+        tried = evaluate(key, swapped)
+        losses = jnp.where(tried.ok, tried.losses, jnp.inf)
+        best = jnp.argmin(losses)
+        return swapped[best], now.losses[0], losses[best]
+
+    return _while_it_helps(best_of_tried, mask, most)
+
+
+def _while_it_helps(propose: Propose, start: jax.Array, most: int) -> jax.Array:
     def unfinished(carry):
         _, step, improves = carry
         return improves & (step < most)
 
     def body(carry):
         chosen, step, _ = carry
-        swapped, loss, after = best_swap(data, ridge, chosen)
+        swapped, loss, after = propose(chosen)
         improves = after < loss * (1 - 1e-5)  # a change in the last digits could go back and forth
         return jnp.where(improves, swapped, chosen), step + 1, improves
 
-    return jax.lax.while_loop(unfinished, body, (indices, 0, True))[0]
+    return jax.lax.while_loop(unfinished, body, (start, 0, True))[0]
 
 
-def best_swap(
-    data: Data, ridge: float, chosen: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def best_swap(data: Any, ridge: float, chosen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The removal that costs least, then the addition that helps most.
 
     Args:
@@ -82,7 +122,7 @@ def best_swap(
     Returns:
       `[K]` with one of them exchanged, the loss before, and the loss after.
     """
-    gram, targets, weights = data.features, data.targets.T, data.weights
+    gram, targets, weights = data.rows, data.targets.T, data.weights
     n = len(gram)
     rows = gram[chosen]  # [K, n + v]
     inverse = jnp.linalg.inv(rows[:, chosen] + ridge * jnp.eye(len(chosen)))

@@ -1,10 +1,10 @@
-"""Features: kernel ridge regression on the chosen inputs, solved exactly, judged by leave-one-out.
+"""Inputs: kernel ridge regression on the chosen ones, solved exactly, judged by leave-one-out.
 
 With mask m, k(a, b) = exp(-sum_j m_j (a_j - b_j)^2 / scale), the scale being `bandwidth` times the
 mean of that sum over all pairs: a mask that picks livelier inputs is not thereby less smooth. The
 outputs for each sample, from a regression on all others, have a closed form, so that no held-out
-data are needed, and the loss is a smooth function of the mask: its exact gradient speaks of all
-inputs at once, chosen or not.
+data are needed, and the loss is a smooth function of the mask: its exact gradient covers all inputs
+at once, chosen or not.
 """
 
 import dataclasses
@@ -13,24 +13,26 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_factor, solve_triangular
-from jax.sharding import Mesh
+import numpy as np
 
+from pbcs_jax.choices import Inputs
+from pbcs_jax.choices import inputs as inputs_lib
 from pbcs_jax.compute import mesh as mesh_lib
+from pbcs_jax.compute.plan import Compute
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import losses
-from pbcs_jax.objectives.features import check_groups
-from pbcs_jax.objectives.network import Objective
-from pbcs_jax.objectives.sample_kernel import LOGIT_SCALE, encode
-from pbcs_jax.outer.estimators import Evaluation
+from pbcs_jax.objectives import ridge as ridge_lib
+from pbcs_jax.objectives.exchange import exchange_inputs
+from pbcs_jax.objectives.sample_kernel import Improve
+from pbcs_jax.outer.base import Evaluation, Objective
+from pbcs_jax.outer.settings import Settings
 
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
-RIDGES = tuple(10.0 ** (e / 2) for e in range(-6, 3))
 
 
 @dataclasses.dataclass(frozen=True)
-class FeatureKernel:
-    """The closed-form objective's own settings.
+class InputKernel:
+    """Masks over inputs are judged by kernel ridge regression on the chosen ones.
 
     Attributes:
       bandwidth: squared distance at which similarity has fallen to 1/e, over the mean one; 0
@@ -43,7 +45,7 @@ class FeatureKernel:
         at random and anew at each step. Where many inputs are chosen, those that tell a few samples
         apart by chance are then of no use.
       exchanges: at the end so many chosen inputs at most are exchanged for better ones, see
-        `feature_exchange.py`. Measured for clean inputs only.
+        `exchange.py`. Measured for clean inputs only.
       exchange_samples: random ones that all exchanges are judged by.
     """
 
@@ -56,20 +58,58 @@ class FeatureKernel:
     exchange_samples: int = 1000
 
     def __post_init__(self):
-        if self.bandwidth < 0 or self.ridge < 0:
-            raise UserError(
-                f"feature kernel: bandwidth is {self.bandwidth} and ridge {self.ridge}: use 0, "
-                "which chooses, or more"
-            )
-        if min(self.samples, self.exchange_samples) < 2:
-            raise UserError(
-                f"feature kernel: samples are {self.samples} and exchange_samples "
-                f"{self.exchange_samples}: use at least 2"
-            )
+        for name in ("bandwidth", "ridge", "exchanges"):
+            if getattr(self, name) < 0:
+                raise UserError(f"kernel.{name} is {getattr(self, name)}: it must not be negative")
+        for name in ("samples", "exchange_samples"):
+            if getattr(self, name) < 2:
+                raise UserError(f"kernel.{name} is {getattr(self, name)}: use at least 2")
         if not 0 <= self.shifts <= 1:
-            raise UserError(f"feature kernel: shifts are {self.shifts}: use a value from 0 to 1")
-        if self.exchanges < 0:
-            raise UserError(f"feature kernel: exchanges are {self.exchanges}: use 0 or more")
+            raise UserError(f"kernel.shifts is {self.shifts}: use a value from 0 to 1")
+
+    def loop_settings(self, n: int) -> Settings:
+        """The outer loop's settings where the user sets none."""
+        return Settings(
+            num_masks=8, outer_steps=150, learning_rate=0.1, estimator="hybrid", path_until=0.5
+        )
+
+    def build(
+        self, key, x, y, model, size, validation, choice: Inputs, settings: Settings, compute
+    ) -> tuple[Objective, Improve | None]:
+        """The objective of these data, and the exchanges that end the selection, if any."""
+        data = gather(x, y, choice.groups)
+        bandwidth, ridge = choose(
+            key,
+            data,
+            size,
+            self.samples,
+            (self.bandwidth,) if self.bandwidth else BANDWIDTHS,
+            (self.ridge,) if self.ridge else ridge_lib.RIDGES,
+        )
+        held_out = validation and gather(validation[0], validation[1], choice.groups)
+
+        def make(samples: int, path: bool) -> Objective:
+            return input_kernel_objective(
+                data,
+                bandwidth=bandwidth,
+                ridge=ridge,
+                samples=samples,
+                shifts=self.shifts,
+                picture=np.shape(x)[1:],
+                validation=held_out,
+                outer_loss=self.outer_loss,
+                path=path,
+                compute=compute,
+            )
+
+        evaluate = make(self.samples, settings.gradient_estimator().needs_path)
+        if not self.exchanges:
+            return evaluate, None
+        exact, slopes = (make(self.exchange_samples, path) for path in (False, True))
+        n = int(np.max(choice.groups)) + 1
+        return evaluate, lambda key, indices: exchange_inputs(
+            key, exact, slopes, indices, n, self.exchanges
+        )
 
 
 class Data(NamedTuple):
@@ -84,11 +124,11 @@ class Data(NamedTuple):
 def gather(x: jax.Array, y: jax.Array, groups: Any = None) -> Data:
     """The data of an objective."""
     x, y = jnp.asarray(x), jnp.asarray(y)
-    numbers = jnp.asarray(check_groups(groups, x.shape[1:])).ravel()
-    return Data(x.reshape(len(x), -1).astype(jnp.float32), encode(y), y, numbers)
+    numbers = jnp.asarray(inputs_lib.numbers(groups, x.shape[1:])).ravel()
+    return Data(x.reshape(len(x), -1).astype(jnp.float32), ridge_lib.encode(y), y, numbers)
 
 
-def feature_kernel_objective(
+def input_kernel_objective(
     data: Data,
     *,
     bandwidth: float,
@@ -99,36 +139,29 @@ def feature_kernel_objective(
     validation: Data | None = None,
     outer_loss: str | losses.LossFn = "squared_error",
     path: bool = False,
-    mask_chunk: int = 1,
-    mesh: Mesh | None = None,
+    compute: Compute = Compute(),  # noqa: B008 (immutable)
 ) -> Objective:
     """An `evaluate(key, masks [M, n]) -> Evaluation` over n groups of inputs.
 
     Args:
       data: from `gather`.
-      bandwidth: > 0, see `FeatureKernel`.
+      bandwidth: > 0, see `InputKernel`.
       ridge: > 0.
-      samples: see `FeatureKernel`.
-      shifts: see `FeatureKernel`.
+      samples: see `InputKernel`.
+      shifts: see `InputKernel`.
       picture: the shape of a sample, `(height, width, ...)`, for `shifts`.
       validation: held-out outer data, from `gather`; leave-one-out if None.
-      outer_loss: see `FeatureKernel`.
+      outer_loss: see `InputKernel`.
       path: whether to give dL/dm.
-      mask_chunk: masks that a device works on side by side.
-      mesh: the devices to spread the masks over; `mesh_lib.solver_mesh()` if None.
+      compute: devices and chunks; of CPU devices one only, see `mesh.solver_mesh`.
     """
-    loss_fn = losses.get(outer_loss)
-    if path:
-        losses.check_gradient(loss_fn)
+    loss_fn = ridge_lib.outer_loss_of(outer_loss, data.classes, path)
     if shifts and len(picture) < 2:
         raise UserError(
-            f"feature kernel: shifts are {shifts} and a sample has shape {picture}: use 0 unless "
+            f"kernel.shifts is {shifts} and a sample has shape {picture}: use 0 unless "
             "samples are pictures, of shape [height, width, ...]"
         )
-    mesh = mesh or mesh_lib.solver_mesh()
-    is_regression = not jnp.issubdtype(data.classes.dtype, jnp.integer)
-    if is_regression and isinstance(outer_loss, str) and outer_loss != "squared_error":
-        raise UserError(f"outer_loss {outer_loss!r} is for classes: use 'squared_error'")
+    mesh = compute.mesh or mesh_lib.solver_mesh()
 
     def outer_of(mask, rows, held_out):
         keep = mask[rows.groups]
@@ -143,9 +176,9 @@ def feature_kernel_objective(
         if loss_fn is losses.squared_error:
             values = jnp.sum((outputs - judged.targets) ** 2, axis=-1)
         else:
-            values = loss_fn(outputs * LOGIT_SCALE, judged.classes)
+            values = loss_fn(outputs * ridge_lib.LOGIT_SCALE, judged.classes)
         metrics = {}
-        if not is_regression:
+        if ridge_lib.is_classes(data.classes):
             right = jnp.argmax(outputs, -1) == jnp.argmax(judged.targets, -1)
             metrics["outer_accuracy"] = jnp.mean(right)
         return jnp.mean(values), metrics
@@ -156,7 +189,7 @@ def feature_kernel_objective(
         (loss, metrics), slope = jax.value_and_grad(outer_of, has_aux=True)(mask, *shared)
         return loss, metrics, slope
 
-    mapped_over_masks = mesh_lib.map_masks(evaluate_one, mesh, mask_chunk)
+    mapped_over_masks = mesh_lib.map_masks(evaluate_one, mesh, compute.mask_chunk or 1)
 
     def evaluate(data: tuple[Data, Data | None], key: jax.Array, masks: jax.Array) -> Evaluation:
         rows, held_out = data
@@ -208,7 +241,7 @@ def choose(
     size: int,
     samples: int = 500,
     bandwidths: Sequence[float] = BANDWIDTHS,
-    ridges: Sequence[float] = RIDGES,
+    ridges: Sequence[float] = ridge_lib.RIDGES,
     draws: int = 4,
 ) -> tuple[float, float]:
     """The bandwidth and the ridge with which random masks of this size do best, by leave-one-out.
@@ -235,14 +268,7 @@ def choose(
         x, t = data.x[rows], data.targets[rows]
         keep = (jax.random.permutation(mask_key, count) < size).astype(x.dtype)[data.groups]
         gram = jnp.exp(-_distances(x, x, keep) / _scale(x, keep, bandwidth))
-        values, vectors = jnp.linalg.eigh(gram)
-
-        def error(ridge):
-            inverse = 1 / (jnp.maximum(values, 0) + ridge)
-            dual = vectors @ (inverse[:, None] * (vectors.T @ t))
-            return jnp.mean((dual / ((vectors**2) @ inverse)[:, None]) ** 2)
-
-        return jax.lax.map(error, grid)
+        return ridge_lib.errors_by_ridge(gram, t, grid)
 
     keys = jax.random.split(key, draws)
     table = [sum(errors(k, b, data) for k in keys) for b in bandwidths]
@@ -266,9 +292,7 @@ def _solve(gram: jax.Array, targets: jax.Array, ridge: float) -> tuple[jax.Array
 
 
 def _solve_forward(gram, targets, ridge):
-    floor = 8 * jnp.finfo(gram.dtype).eps * len(gram)
-    factor, _ = cho_factor(gram + jnp.maximum(ridge, floor) * jnp.eye(len(gram)), lower=True)
-    half = solve_triangular(factor, jnp.eye(len(gram)), lower=True)
+    half = ridge_lib.inverse_root(ridge_lib.factor(gram, ridge))
     inverse = half.T @ half
     dual = inverse @ targets
     return (dual, jnp.diagonal(inverse)), (inverse, dual)

@@ -1,35 +1,105 @@
-"""How much ridge: chosen on random coresets, by validation or by leave-one-out."""
+"""Ridge regression in closed form: what the kernel objectives of samples and of inputs share.
 
-from collections.abc import Sequence
+With C = K + ridge, K the products of embeddings or a kernel matrix, the outputs for sample i of a
+regression on all others are t_i - [C^-1 t]_i / [C^-1]_ii: leave-one-out needs no held-out data.
+"""
+
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import cho_factor, solve_triangular
 
-from pbcs_jax.objectives.sample_kernel import encode
+from pbcs_jax.errors import UserError
+from pbcs_jax.inner import losses
 
 RIDGES = tuple(10.0 ** (e / 2) for e in range(-6, 3))
+"""The grid that a ridge is chosen from."""
+
+# Ridge regression on one-hot targets is linear in them: taken as logits, its outputs are too small.
+LOGIT_SCALE = 10.0
+
+
+def is_classes(y: jax.Array) -> bool:
+    """Whether targets are integer classes and not numbers of a regression."""
+    return bool(jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer))
+
+
+def encode(y: jax.Array) -> jax.Array:
+    """Targets `[n, c]` of a regression: one-hot less its mean for classes, else as they are."""
+    if not is_classes(y):
+        return y.reshape(y.shape[0], -1).astype(jnp.float32)
+    classes = int(jnp.max(y)) + 1
+    return jax.nn.one_hot(y, classes) - 1 / classes
+
+
+def outer_loss_of(outer_loss: str | losses.LossFn, y: jax.Array, path: bool) -> losses.LossFn:
+    """The outer loss as a function; raises where it does not fit the targets or path gradients."""
+    loss_fn = losses.get(outer_loss)
+    if path:
+        losses.check_gradient(loss_fn)
+    if not is_classes(y) and isinstance(outer_loss, str) and outer_loss != "squared_error":
+        raise UserError(f"outer_loss {outer_loss!r} is for classes: use 'squared_error'")
+    return loss_fn
+
+
+def factor(matrix: jax.Array, ridge: float) -> tuple[jax.Array, bool]:
+    """Cholesky's factor of matrix + ridge; the ridge is no finer than float32 can tell."""
+    floor = 8 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
+    return cho_factor(matrix + jnp.maximum(ridge, floor) * jnp.eye(len(matrix)), lower=True)
+
+
+def inverse_root(factor: tuple[jax.Array, bool]) -> jax.Array:
+    """H with H'H the inverse, from Cholesky's factor."""
+    return solve_triangular(factor[0], jnp.eye(len(factor[0])), lower=True)
+
+
+def errors_by_ridge(
+    gram: jax.Array,
+    targets: jax.Array,
+    ridges: jax.Array,
+    floor: jax.Array | float = 0.0,
+    held_out: Callable[[jax.Array], jax.Array] | None = None,
+) -> jax.Array:
+    """Mean squared errors `[r]`, one per ridge, from one eigendecomposition.
+
+    Args:
+      gram: `[k, k]`.
+      targets: `[k, c]`.
+      ridges: `[r]`.
+      floor: the smallest ridge, relative to the sum of the eigenvalues.
+      held_out: `dual [k, c] -> residuals` on held-out data; leave-one-out if None.
+    """
+    values, vectors = jnp.linalg.eigh(gram)
+    least = floor * jnp.sum(values)
+
+    def error(ridge):
+        inverse = 1 / (jnp.maximum(values, 0) + jnp.maximum(ridge, least))
+        dual = vectors @ (inverse[:, None] * (vectors.T @ targets))
+        if held_out is None:
+            return jnp.mean((dual / ((vectors**2) @ inverse)[:, None]) ** 2)
+        return jnp.mean(held_out(dual) ** 2)
+
+    return jax.lax.map(error, ridges)
 
 
 def choose_ridge(
     key: jax.Array,
-    features: jax.Array,
+    embeddings: jax.Array,
     y: jax.Array,
     size: int,
     validation: tuple[jax.Array, jax.Array] | None = None,
     ridges: Sequence[float] = RIDGES,
     draws: int = 0,
 ) -> float:
-    """The ridge with which random coresets of this size do best.
-
-    By the squared error on the validation data, or without them by leave-one-out, for which ridge
-    regression has a closed form: a sample's error is [C^-1 t]_i / [C^-1]_ii.
+    """The ridge with which random coresets of this size have the least squared error.
 
     Args:
       key: PRNG key, consumed.
-      features: `[n, d]`, from `representations.normalise`.
+      embeddings: `[n, d]`, from `embeddings.normalise`.
       y: `[n]` or `[n, c]`.
       size: K.
-      validation: `(features [v, d], y)`.
+      validation: `(embeddings [v, d], y)` to take the error on; leave-one-out if None.
       ridges: to choose from.
       draws: random coresets; 0 chooses, fewer of large ones.
     """
@@ -41,24 +111,32 @@ def choose_ridge(
         both = encode(jnp.concatenate([jnp.asarray(y), jnp.asarray(validation[1])]))
         targets, outer = both[: len(y)], (validation[0], both[len(y) :])
 
-    # Features are an argument: what a compiled function closes over becomes a constant of it, a
+    # Embeddings are an argument: what a compiled function closes over becomes a constant of it, a
     # copy that may be of gigabytes.
     @jax.jit
-    def errors(key, features, outer):
+    def errors(key, embeddings, outer):
         rows = jax.random.choice(key, len(y), (size,), replace=False)
-        chosen, t = features[rows], targets[rows]
-        values, vectors = jnp.linalg.eigh(chosen @ chosen.T)
-        floor = 4 * jnp.finfo(jnp.float32).eps * jnp.sum(values)
+        chosen, t = embeddings[rows], targets[rows]
+        held_out = None
+        if outer is not None:
+            held_out = lambda dual: outer[0] @ (chosen.T @ dual) - outer[1]  # noqa: E731
+        floor = 4 * jnp.finfo(jnp.float32).eps
+        return errors_by_ridge(chosen @ chosen.T, t, grid, floor, held_out)
 
-        def error(ridge):
-            inverse = 1 / (jnp.maximum(values, 0) + jnp.maximum(ridge, floor))
-            dual = vectors @ (inverse[:, None] * (vectors.T @ t))
-            if outer is None:
-                return jnp.mean((dual / ((vectors**2) @ inverse)[:, None]) ** 2)
-            return jnp.mean((outer[0] @ (chosen.T @ dual) - outer[1]) ** 2)
-
-        return jax.lax.map(error, grid)
-
-    features = jnp.asarray(features)
-    found = sum(errors(k, features, outer) for k in jax.random.split(key, draws)) / draws
+    embeddings = jnp.asarray(embeddings)
+    found = sum(errors(k, embeddings, outer) for k in jax.random.split(key, draws)) / draws
     return float(grid[jnp.argmin(found)])
+
+
+def like_validation(y: jax.Array, y_validation: jax.Array) -> jax.Array:
+    """Weights `[n]` with which each class has the share of the candidates that it has there.
+
+    The validation data say what is wanted: where one class has most of the candidates, their plain
+    mean would be the loss of that class. One example more of each keeps few of them from ruling.
+    """
+    if not jnp.issubdtype(y.dtype, jnp.integer):
+        return jnp.full((len(y),), 1 / len(y))
+    length = int(jnp.maximum(jnp.max(y), jnp.max(y_validation))) + 1
+    wanted = jnp.bincount(y_validation, length=length) + 1
+    weights = (wanted / jnp.maximum(jnp.bincount(y, length=length), 1))[y]
+    return weights / jnp.sum(weights)

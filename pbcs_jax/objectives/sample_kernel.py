@@ -1,7 +1,7 @@
 """Samples: ridge regression on the chosen candidates, solved exactly, scored on the outer data.
 
-A mask's model is W = argmin sum_i m_i |phi_i W - t_i|^2 + ridge |W|^2, with fixed features phi. It
-has a closed form, and so has its derivative: one more unit of candidate i changes W by
+A mask's model is W = argmin sum_i m_i |phi_i W - t_i|^2 + ridge |W|^2, with fixed embeddings phi.
+It has a closed form, and so has its derivative: one more unit of candidate i changes W by
 A^-1 phi_i (t_i - phi_i W)', A = sum_i m_i phi_i phi_i' + ridge. With G = dL/dW that is
 
     dL/dm_i = (phi_i A^-1 G) . (t_i - phi_i W)        exact, for all n candidates, chosen or not
@@ -10,102 +10,134 @@ so the pathwise gradient of a mask costs two products of the candidates with a [
 """
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_factor, cho_solve, solve_triangular
-from jax.sharding import Mesh
+import numpy as np
+from jax.scipy.linalg import cho_solve
 
+from pbcs_jax.choices import Samples
 from pbcs_jax.compute import mesh as mesh_lib
+from pbcs_jax.compute.plan import Compute
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import losses
-from pbcs_jax.objectives.network import Objective
+from pbcs_jax.objectives import ridge as ridge_lib
+from pbcs_jax.objectives.embeddings import embed
+from pbcs_jax.objectives.exchange import exchange_samples
 from pbcs_jax.outer import masks
-from pbcs_jax.outer.estimators import Evaluation
+from pbcs_jax.outer.base import Evaluation, Objective
 from pbcs_jax.outer.settings import Settings
 
-# Up to so many numbers the products of all features are kept; beyond, they are made when needed.
+# Up to so many numbers the products of all embeddings are kept; beyond, they are made when needed.
 LARGEST_GRAM = 1 << 27
-# Ridge regression on one-hot targets is linear in them: as logits its outputs are too timid.
-LOGIT_SCALE = 10.0
+
+Improve = Callable[[jax.Array, np.ndarray], np.ndarray]
+"""`(key, indices) -> indices`, the last exchanges of a coreset."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """The proxy's own settings.
+    """Masks over samples are judged by ridge regression on fixed embeddings.
 
     Attributes:
-      features: a name, see `representations.make`; or `[n, d]` numbers of your own; or, with
+      embeddings: a name, see `embeddings.make`; or `[n, d]` numbers of your own; or, with
         validation data, a pair of such arrays for the candidates and the validation data.
-      ridge: relative to the mean squared length of the features; 0 chooses, see `ridge.py`.
+      ridge: relative to the mean squared length of the embeddings; 0 chooses, see
+        `ridge.choose_ridge`.
       outer_loss: 'squared_error' (of one-hot targets), 'brier', 'cross_entropy', 'error_rate', or a
         function of (outputs, targets).
       candidate_weight: the candidates' own mean loss counts this much beside the validation's, for
         the chosen ones by leave-one-out, each class as much as in the validation set. It keeps a
-        small one from being over-fitted, even if half of the labels are wrong; choose it where K is
-        larger than that set.
+        small validation set from being over-fitted, even if half of the labels are wrong; choose it
+        where K is larger than that set.
       candidate_loss: what that is the mean of; 'auto' is 'absolute_error' for classes, which wrong
         labels do not lead astray, and the outer loss for regression.
-      soften: 'kernel_then_network' starts from s moved by this much towards K/n.
-      exchanges: of the objective 'kernel': at the end so many chosen samples at most are exchanged
-        for better ones, see `exchange.py`. For clean data; they would fit few validation data, or
-        wrong labels, too well.
-      settings: of the outer loop; None is `default_settings(n)`.
+      exchanges: at the end so many chosen samples at most are exchanged for better ones, see
+        `exchange.py`. For clean data; they would fit few validation data, or wrong labels, too
+        well.
     """
 
-    features: object = "auto"
+    embeddings: Any = "auto"
     ridge: float = 0.0
     outer_loss: str | losses.LossFn = "squared_error"
     candidate_weight: float = 0.0
     candidate_loss: str | losses.LossFn = "auto"
-    soften: float = 0.3
     exchanges: int = 0
-    settings: Settings | None = None
 
     def __post_init__(self):
-        if self.ridge < 0:
-            raise UserError(f"kernel.ridge is {self.ridge}: it must not be negative")
-        if self.candidate_weight < 0:
-            raise UserError(f"kernel.candidate_weight is {self.candidate_weight}: at least 0")
-        if self.exchanges < 0:
-            raise UserError(f"kernel.exchanges is {self.exchanges}: it must not be negative")
-        if not 0 <= self.soften <= 1:
-            raise UserError(f"kernel.soften is {self.soften}: use a value from 0 to 1")
+        for name in ("ridge", "candidate_weight", "exchanges"):
+            if getattr(self, name) < 0:
+                raise UserError(f"kernel.{name} is {getattr(self, name)}: it must not be negative")
+        if self.exchanges and self.candidate_weight:
+            raise UserError(
+                f"kernel.exchanges is {self.exchanges} and kernel.candidate_weight "
+                f"{self.candidate_weight}: exchanges have no weight of candidates; set one to 0"
+            )
 
+    def loop_settings(self, n: int) -> Settings:
+        """The outer loop's settings for n candidates, where the user sets none.
 
-def default_settings(n: int) -> Settings:
-    """The outer loop's settings for n candidates.
+        The policy gradient alone gives the best coresets where it is affordable: what one mask
+        tells of one candidate falls as n grows. With many, the pathwise gradient, which tells of
+        all at once, goes ahead.
+        """
+        if n <= 5000:
+            return Settings(num_masks=32, outer_steps=400, learning_rate=0.05)
+        return Settings(
+            num_masks=8, outer_steps=100, learning_rate=0.1, estimator="hybrid", path_until=0.5
+        )
 
-    The policy gradient alone gives the best coresets where it is affordable: what one mask tells of
-    one candidate falls as n grows. With many, the pathwise gradient, which tells of all at once,
-    goes ahead.
-    """
-    if n <= 5000:
-        return Settings(num_masks=32, outer_steps=400, learning_rate=0.05)
-    return Settings(
-        num_masks=8, outer_steps=100, learning_rate=0.1, estimator="hybrid", path_until=0.5
-    )
+    def build(
+        self, key, x, y, model, size, validation, choice: Samples, settings: Settings, compute
+    ) -> tuple[Objective, Improve | None]:
+        """The objective of these data, and the exchanges that end the selection, if any."""
+        embedding_key, ridge_key = jax.random.split(key)
+        rows = embed(self.embeddings, embedding_key, x, y, model, size, validation)
+        outer = None if validation is None else (rows[1], validation[1])
+        ridge = self.ridge or ridge_lib.choose_ridge(ridge_key, rows[0], y, size, outer)
+        evaluate = kernel_objective(
+            rows[0],
+            y,
+            capacity=choice.levels[-1],
+            ridge=ridge,
+            validation=outer,
+            outer_loss=self.outer_loss,
+            candidate_weight=self.candidate_weight,
+            candidate_loss=self.candidate_loss,
+            path=settings.gradient_estimator().needs_path,
+            compute=compute,
+        )
+        if not self.exchanges:
+            return evaluate, None
+        data, is_gram = gather(rows[0], y, outer, 0.0, capacity=0)
+        if not is_gram:
+            raise UserError(
+                f"kernel.exchanges is {self.exchanges}, for candidates (here {len(y)}) times outer "
+                f"data up to {LARGEST_GRAM}: use 0, or fewer candidates"
+            )
+        return evaluate, lambda key, indices: exchange_samples(data, ridge, indices, self.exchanges)
 
 
 class Data(NamedTuple):
     """What all masks see. Rows are the n candidates, then the v validation examples.
 
     Attributes:
-      features: `[n + v, d]`, or with a Gram matrix `[n, n + v]`, its rows of the candidates.
+      rows: embeddings `[n + v, d]`, or a Gram matrix `[n, n + v]`, its rows of the candidates.
       targets: `[c, n + v]`.
       classes: `[n + v]` integers, or the targets of a regression once more.
       weights: `[n + v]`, of the outer loss; they add up to 1.
     """
 
-    features: jax.Array
+    rows: jax.Array
     targets: jax.Array
     classes: jax.Array
     weights: jax.Array
 
 
 def kernel_objective(
-    features: jax.Array,
+    embeddings: jax.Array,
     y: jax.Array,
     *,
     capacity: int,
@@ -115,46 +147,38 @@ def kernel_objective(
     candidate_weight: float = 0.0,
     candidate_loss: str | losses.LossFn = "auto",
     path: bool = False,
-    mask_chunk: int = 0,
-    mesh: Mesh | None = None,
+    compute: Compute = Compute(),  # noqa: B008 (immutable)
 ) -> Objective:
     """An `evaluate(key, masks [M, n]) -> Evaluation` that solves M ridge regressions.
 
     Args:
-      features: `[n, d]` of the candidates, from `representations.normalise`.
+      embeddings: `[n, d]` of the candidates, from `embeddings.normalise`.
       y: `[n]` integer classes, or `[n]` or `[n, c]` regression targets.
       capacity: rows a coreset has at most, see `masks.capacities`.
       ridge: > 0.
-      validation: `(features [v, d], y)`, held-out outer data; the candidates themselves if None.
+      validation: `(embeddings [v, d], y)`, held-out outer data; the candidates themselves if None.
       outer_loss: see `Kernel`.
       candidate_weight: see `Kernel`.
       candidate_loss: see `Kernel`.
       path: whether to give dL/dm.
-      mask_chunk: masks that a device works on side by side; 0 chooses.
-      mesh: the devices to spread the masks over; `mesh_lib.solver_mesh()` if None.
+      compute: devices and chunks; of CPU devices one only, see `mesh.solver_mesh`.
     """
-    loss_fn = losses.get(outer_loss)
+    is_classes = ridge_lib.is_classes(y)
+    loss_fn = ridge_lib.outer_loss_of(outer_loss, y, path)
     if candidate_loss == "auto":
-        is_classes = jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer)
         candidate_loss = "absolute_error" if is_classes else outer_loss
     candidate_loss_fn = losses.get(candidate_loss)
-    if path:
-        losses.check_gradient(loss_fn)
     if not ridge > 0:
         raise UserError(f"ridge is {ridge}: it must be above 0")
     n = len(y)
-    data, is_gram = gather(features, y, validation, candidate_weight, capacity)
-    is_regression = not jnp.issubdtype(data.classes.dtype, jnp.integer)
-    if is_regression and isinstance(outer_loss, str) and outer_loss != "squared_error":
-        raise UserError(f"outer_loss {outer_loss!r} is for classes: use 'squared_error'")
+    data, is_gram = gather(embeddings, y, validation, candidate_weight, capacity)
     on_cpu = jax.default_backend() == "cpu"
-    mesh = mesh or mesh_lib.solver_mesh()
+    mesh = compute.mesh or mesh_lib.solver_mesh()
     data = mesh_lib.replicate(data, mesh)
-    if not mask_chunk:
-        # Features are read once for a whole chunk; rows of a Gram matrix are a mask's own, and on
-        # CPU those of one stay in the cache.
-        mask_chunk = 1 if is_gram and on_cpu else 8
-    solve = _solve_gram if is_gram else _solve_features
+    # Embeddings are read once for a whole chunk; rows of a Gram matrix are a mask's own, and on CPU
+    # those of one stay in the cache.
+    mask_chunk = compute.mask_chunk or (1 if is_gram and on_cpu else 8)
+    solve = _solve_gram if is_gram else _solve_rows
     v = len(data.weights) - n
     candidates_count = candidate_weight > 0 or validation is None
     # Beside validation data the candidates guard against fitting these too well. A wrong label must
@@ -165,7 +189,7 @@ def kernel_objective(
     def per_example(loss_fn, outputs, data):
         if loss_fn is losses.squared_error:
             return jnp.sum((outputs - data.targets) ** 2, axis=0)
-        return loss_fn(outputs.T * LOGIT_SCALE, data.classes)
+        return loss_fn(outputs.T * ridge_lib.LOGIT_SCALE, data.classes)
 
     def outer_of(outputs, data):
         values = per_example(loss_fn, outputs, data)
@@ -183,7 +207,7 @@ def kernel_objective(
             outputs = outputs.at[:, place].set(alone(), mode="drop")
         loss, pull = jax.vjp(lambda outputs: outer_of(outputs, data), outputs)
         metrics = {}
-        if not is_regression:
+        if is_classes:
             best = jnp.max(outputs, axis=0)
             own = jnp.sum(jnp.where(data.targets > 0, outputs, 0), axis=0)
             right = (own == best) & (best > jnp.min(outputs, axis=0))  # all alike is no answer
@@ -210,16 +234,16 @@ def kernel_objective(
 
 
 def gather(
-    features: jax.Array,
+    embeddings: jax.Array,
     y: jax.Array,
     validation: tuple[jax.Array, jax.Array] | None,
     candidate_weight: float,
     capacity: int,
 ) -> tuple[Data, bool]:
-    """The data of an objective, and whether the features are those of a Gram matrix."""
+    """The data of an objective, and whether its rows are those of a Gram matrix."""
     n = len(y)
     y = jnp.asarray(y)
-    rows, labels = [jnp.asarray(features)], [y]
+    rows, labels = [jnp.asarray(embeddings)], [y]
     if validation is not None:
         rows.append(jnp.asarray(validation[0]))
         labels.append(jnp.asarray(validation[1]).astype(y.dtype))
@@ -228,26 +252,12 @@ def gather(
     weights = jnp.full((n,), 1 / n)
     if v:
         share = candidate_weight / (1 + candidate_weight)
-        own = share * like_validation(*labels)
+        own = share * ridge_lib.like_validation(*labels)
         weights = jnp.concatenate([own, jnp.full((v,), (1 - share) / v)])
-    # With fewer features than rows the products are singular: the primal form is exact there.
+    # Embeddings of fewer numbers than rows have singular products: the primal form is exact there.
     is_gram = n * (n + v) <= LARGEST_GRAM and everything.shape[1] >= capacity
     kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
-    return Data(kept, encode(classes).T, classes, weights), is_gram
-
-
-def like_validation(y: jax.Array, y_validation: jax.Array) -> jax.Array:
-    """Weights `[n]` with which each class has the share of the candidates that it has there.
-
-    The validation data say what is wanted: where one class has most of the candidates, their plain
-    mean would be the loss of that class. One example more of each keeps few of them from ruling.
-    """
-    if not jnp.issubdtype(y.dtype, jnp.integer):
-        return jnp.full((len(y),), 1 / len(y))
-    length = int(jnp.maximum(jnp.max(y), jnp.max(y_validation))) + 1
-    wanted = jnp.bincount(y_validation, length=length) + 1
-    weights = (wanted / jnp.maximum(jnp.bincount(y, length=length), 1))[y]
-    return weights / jnp.sum(weights)
+    return Data(kept, ridge_lib.encode(classes).T, classes, weights), is_gram
 
 
 def _solve_gram(data, n, indices, root, ridge, candidates_count):
@@ -258,8 +268,8 @@ def _solve_gram(data, n, indices, root, ridge, candidates_count):
       gives the chosen ones' outputs `[c, capacity]`, each without itself, t - [C^-1 t]_i / C^-1_ii.
     """
     # Indices come from `pack_masks`: checking them again takes as long as the copy.
-    chosen = data.features.at[indices].get(mode="promise_in_bounds")  # [capacity, n + v]
-    factor = _factor(chosen[:, indices] * root[:, None] * root, ridge)
+    chosen = data.rows.at[indices].get(mode="promise_in_bounds")  # [capacity, n + v]
+    factor = ridge_lib.factor(chosen[:, indices] * root[:, None] * root, ridge)
     targets = data.targets.T[indices] * root[:, None]
     dual = cho_solve(factor, targets)
     outputs = (dual * root[:, None]).T @ chosen
@@ -267,23 +277,23 @@ def _solve_gram(data, n, indices, root, ridge, candidates_count):
     def products(slope):
         inner = cho_solve(factor, (chosen @ slope.T) * root[:, None])
         inside = (inner * root[:, None]).T @ chosen[:, :n]
-        return (slope @ data.features.T - inside) / ridge
+        return (slope @ data.rows.T - inside) / ridge
 
     return outputs, products, lambda: _left_out(targets, dual, _inverse_diagonal(factor), root)
 
 
-def _solve_features(data, n, indices, root, ridge, candidates_count):
-    """The same from features alone, in the dual or the primal form, whichever is smaller."""
-    chosen = data.features[indices] * root[:, None]  # [capacity, d]
+def _solve_rows(data, n, indices, root, ridge, candidates_count):
+    """The same from embeddings alone, in the dual or the primal form, whichever is smaller."""
+    chosen = data.rows[indices] * root[:, None]  # [capacity, d]
     targets = data.targets.T[indices] * root[:, None]
     if chosen.shape[0] <= chosen.shape[1]:
-        factor = _factor(chosen @ chosen.T, ridge)
+        factor = ridge_lib.factor(chosen @ chosen.T, ridge)
         dual = cho_solve(factor, targets)
         weights = chosen.T @ dual
         alone = lambda: _left_out(targets, dual, _inverse_diagonal(factor), root)  # noqa: E731
         inverse = lambda g: (g - chosen.T @ cho_solve(factor, chosen @ g)) / ridge  # noqa: E731
     else:
-        factor = _factor(chosen.T @ chosen, ridge)
+        factor = ridge_lib.factor(chosen.T @ chosen, ridge)
         inverse = lambda g: cho_solve(factor, g)  # noqa: E731
         weights = inverse(chosen.T @ targets)
         missing = targets - chosen @ weights
@@ -293,11 +303,11 @@ def _solve_features(data, n, indices, root, ridge, candidates_count):
             return _left_out(targets, missing, free, root)
 
     start = 0 if candidates_count else n
-    outputs = (data.features[start:] @ weights).T
+    outputs = (data.rows[start:] @ weights).T
     outputs = jnp.concatenate([jnp.zeros((outputs.shape[0], start)), outputs], axis=1)
 
     def products(slope):
-        return (data.features[:n] @ inverse(data.features.T @ slope.T)).T
+        return (data.rows[:n] @ inverse(data.rows.T @ slope.T)).T
 
     return outputs, products, alone
 
@@ -309,19 +319,4 @@ def _left_out(targets, numerator, denominator, root):
 
 def _inverse_diagonal(factor) -> jax.Array:
     """The diagonal of the inverse, from Cholesky's factor."""
-    half = solve_triangular(factor[0], jnp.eye(len(factor[0])), lower=True)
-    return jnp.sum(half**2, axis=0)
-
-
-def _factor(matrix: jax.Array, ridge: float):
-    """Cholesky's factor of matrix + ridge; the ridge is no finer than float32 can tell."""
-    floor = 8 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
-    return cho_factor(matrix + jnp.maximum(ridge, floor) * jnp.eye(len(matrix)), lower=True)
-
-
-def encode(y: jax.Array) -> jax.Array:
-    """Targets `[n, c]` of a regression: one-hot less its mean for classes, else as they are."""
-    if not jnp.issubdtype(y.dtype, jnp.integer):
-        return y.reshape(y.shape[0], -1).astype(jnp.float32)
-    classes = int(jnp.max(y)) + 1
-    return jax.nn.one_hot(y, classes) - 1 / classes
+    return jnp.sum(ridge_lib.inverse_root(factor) ** 2, axis=0)

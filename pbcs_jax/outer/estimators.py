@@ -1,7 +1,8 @@
 """Estimates of the gradient of the expected outer loss, grad_s E_{m ~ p(m|s)} L(m), from M masks.
 
-An `Estimator` is a pair of pure functions, as in optax: `sample` draws the masks that the objective
-is evaluated on, `gradient` turns what came back into a gradient with respect to s.
+An `Estimator` (see `base`) is made of pure functions, as in optax: `sample` draws the masks that
+the objective is evaluated on, `gradient` turns the evaluation into a gradient with respect to s.
+Each factory below has the settings of its own estimator and no others.
 
     pge      1/M sum_k (L_k - b_k) grad_s ln p(m_k|s). Unbiased; L may be any function of the mask.
     gumbel   1/M sum_k dL/dm_k * dm_k/ds for relaxed masks m = sigmoid((logit s + noise) / T).
@@ -9,8 +10,9 @@ is evaluated on, `gradient` turns what came back into a gradient with respect to
     hybrid   the policy gradient, plus the mean of dL/dm over hard masks scaled to its length.
 """
 
+import inspect
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any
 
 import chex
 import jax
@@ -18,44 +20,9 @@ import jax.numpy as jnp
 
 from pbcs_jax.errors import UserError
 from pbcs_jax.outer import masks as masks_lib
+from pbcs_jax.outer.base import Estimator
 
-BASELINES = ("none", "leave_one_out")
-
-
-class Evaluation(NamedTuple):
-    """What an objective says of M masks.
-
-    Attributes:
-      losses: `[M]`, the outer loss L(m) of each.
-      ok: `[M]` bool; a mask whose model diverged or gave NaN is not ok and takes no part.
-      path_gradients: `[M, n]`, dL/dm along the path of training, or None where there is none.
-      masks: `[M, n]`, the masks that were really used, where they can differ from those given
-        (candidates that overflowed a fixed capacity), else None.
-      metrics: name to `[M]`, further figures to be logged, or None.
-    """
-
-    losses: jax.Array
-    ok: jax.Array
-    path_gradients: jax.Array | None = None
-    masks: jax.Array | None = None
-    metrics: dict[str, jax.Array] | None = None
-
-
-class Estimator(NamedTuple):
-    """A gradient estimator.
-
-    Attributes:
-      sample: `(key, probabilities [n], num_masks) -> masks [M, n]`.
-      gradient: `(evaluation, masks [M, n], probabilities [n], progress) -> [n]`; `progress` runs
-        from 0 to 1 over the outer steps.
-      needs_path: whether `gradient` reads the evaluation's `path_gradients`.
-      min_masks: the fewest masks it can work with.
-    """
-
-    sample: Callable[[jax.Array, jax.Array, int], jax.Array]
-    gradient: Callable[[Evaluation, jax.Array, jax.Array, jax.Array], jax.Array]
-    needs_path: bool
-    min_masks: int
+VARIANCE_BASELINES = ("none", "leave_one_out")
 
 
 def policy_gradient(
@@ -86,8 +53,7 @@ def policy_gradient(
     [4.0, -4.0]
     """
     chex.assert_rank([losses, masks, probabilities], [1, 2, 1])
-    if baseline not in BASELINES:
-        raise UserError(f"baseline {baseline!r} is unknown: use one of {', '.join(BASELINES)}")
+    _check_baseline(baseline)
     use = jnp.ones_like(losses) if ok is None else ok.astype(losses.dtype)
     losses = jnp.where(use > 0, losses, 0)  # a NaN times 0 is still a NaN
     count = jnp.sum(use)
@@ -163,50 +129,21 @@ def gumbel_gradient(
     return _mean_over_ok(path_gradients * slope, ok)
 
 
-def create(
-    name: str, *, baseline: str = "leave_one_out", temperature: float = 0.5, path_until: float = 1.0
-) -> Estimator:
-    """An estimator by name.
+def pge(baseline: str = "leave_one_out") -> Estimator:
+    """The policy gradient, with the variance baseline 'leave_one_out' or 'none'."""
+    _check_baseline(baseline)
 
-    Args:
-      name: 'pge' (the policy gradient), 'gumbel', 'path' or 'hybrid'.
-      baseline: of the policy gradient, 'leave_one_out' or 'none'.
-      temperature: of 'gumbel'.
-      path_until: of 'hybrid': its biased pathwise part falls linearly to nothing at this fraction
-        of the outer steps, and the unbiased policy gradient finishes alone. 1 keeps it full to the
-        end.
-
-    Returns:
-      `Estimator`.
-    """
-    if name not in _ESTIMATORS:
-        raise UserError(f"estimator {name!r} is unknown: use one of {', '.join(_ESTIMATORS)}")
-    if baseline not in BASELINES:
-        raise UserError(f"baseline {baseline!r} is unknown: use one of {', '.join(BASELINES)}")
-    if not temperature > 0:
-        raise UserError(f"temperature is {temperature}: it must be above 0")
-    if not 0 < path_until <= 1:
-        raise UserError(f"path_until is {path_until}: it must be above 0 and at most 1")
-    return _ESTIMATORS[name](baseline, temperature, path_until)
-
-
-def smoothed(estimator: Estimator, smooth: Callable[[jax.Array], jax.Array]) -> Estimator:
-    """The same, with its gradient put through `smooth`, a function `[n] -> [n]`."""
-
-    def gradient(evaluation, masks, probabilities, progress):
-        return smooth(estimator.gradient(evaluation, masks, probabilities, progress))
-
-    return estimator._replace(gradient=gradient)
-
-
-def _policy_gradient_estimator(baseline, temperature, path_until) -> Estimator:
     def gradient(evaluation, masks, probabilities, progress):
         return policy_gradient(evaluation.losses, masks, probabilities, baseline, evaluation.ok)
 
-    return Estimator(masks_lib.sample_masks, gradient, False, _min_masks(baseline))
+    return _stateless(masks_lib.sample_masks, gradient, False, _min_masks(baseline))
 
 
-def _gumbel_estimator(baseline, temperature, path_until) -> Estimator:
+def gumbel(temperature: float = 0.5) -> Estimator:
+    """The pathwise gradient through relaxed masks of this temperature."""
+    if not temperature > 0:
+        raise UserError(f"temperature is {temperature}: it must be above 0")
+
     def sample(key, probabilities, num_masks):
         return sample_relaxed_masks(key, probabilities, num_masks, temperature)
 
@@ -214,17 +151,30 @@ def _gumbel_estimator(baseline, temperature, path_until) -> Estimator:
         paths = evaluation.path_gradients
         return gumbel_gradient(paths, masks, probabilities, temperature, evaluation.ok)
 
-    return Estimator(sample, gradient, True, 1)
+    return _stateless(sample, gradient, True, 1)
 
 
-def _path_estimator(baseline, temperature, path_until) -> Estimator:
+def path() -> Estimator:
+    """The mean of dL/dm over hard masks."""
+
     def gradient(evaluation, masks, probabilities, progress):
         return _mean_over_ok(evaluation.path_gradients, evaluation.ok)
 
-    return Estimator(masks_lib.sample_masks, gradient, True, 1)
+    return _stateless(masks_lib.sample_masks, gradient, True, 1)
 
 
-def _hybrid_estimator(baseline, temperature, path_until) -> Estimator:
+def hybrid(baseline: str = "leave_one_out", path_until: float = 1.0) -> Estimator:
+    """The policy gradient plus the pathwise gradient, scaled to the same length.
+
+    Args:
+      baseline: of the policy gradient, see `pge`.
+      path_until: the biased pathwise part falls linearly to 0 at this fraction of the outer steps,
+        and the unbiased policy gradient finishes alone; 1 keeps the pathwise part to the end.
+    """
+    _check_baseline(baseline)
+    if not 0 < path_until <= 1:
+        raise UserError(f"path_until is {path_until}: it must be above 0 and at most 1")
+
     def gradient(evaluation, masks, probabilities, progress):
         policy = policy_gradient(evaluation.losses, masks, probabilities, baseline, evaluation.ok)
         path = _mean_over_ok(evaluation.path_gradients, evaluation.ok)
@@ -233,15 +183,54 @@ def _hybrid_estimator(baseline, temperature, path_until) -> Estimator:
         weight = 1.0 if path_until == 1 else jnp.maximum(1 - progress / path_until, 0)
         return policy + weight * scale * path
 
-    return Estimator(masks_lib.sample_masks, gradient, True, _min_masks(baseline))
+    return _stateless(masks_lib.sample_masks, gradient, True, _min_masks(baseline))
 
 
-_ESTIMATORS = {
-    "pge": _policy_gradient_estimator,
-    "gumbel": _gumbel_estimator,
-    "path": _path_estimator,
-    "hybrid": _hybrid_estimator,
+_FACTORIES: dict[str, Callable[..., Estimator]] = {
+    "pge": pge,
+    "gumbel": gumbel,
+    "path": path,
+    "hybrid": hybrid,
 }
+
+
+def create(name: str, **settings: Any) -> Estimator:
+    """An estimator by name; of `settings` its factory gets those that it takes.
+
+    >>> create("gumbel", temperature=0.3, baseline="none").needs_path
+    True
+    """
+    if name not in _FACTORIES:
+        raise UserError(f"estimator {name!r} is unknown: use one of {', '.join(_FACTORIES)}")
+    factory = _FACTORIES[name]
+    taken = inspect.signature(factory).parameters
+    return factory(**{key: value for key, value in settings.items() if key in taken})
+
+
+def smoothed(estimator: Estimator, smooth: Callable[[jax.Array], jax.Array]) -> Estimator:
+    """The same estimator, its gradient passed through `smooth`, a function `[n] -> [n]`."""
+
+    def gradient(*arguments):
+        found, state = estimator.gradient(*arguments)
+        return smooth(found), state
+
+    return estimator._replace(gradient=gradient)
+
+
+def _stateless(sample, gradient, needs_path: bool, min_masks: int) -> Estimator:
+    """An estimator without memory, from `gradient(evaluation, masks, probabilities, progress)`."""
+
+    def with_state(evaluation, masks, probabilities, progress, state):
+        return gradient(evaluation, masks, probabilities, progress), state
+
+    return Estimator(lambda n: (), sample, with_state, needs_path, min_masks)
+
+
+def _check_baseline(baseline: str) -> None:
+    if baseline not in VARIANCE_BASELINES:
+        raise UserError(
+            f"baseline {baseline!r} is unknown: use one of {', '.join(VARIANCE_BASELINES)}"
+        )
 
 
 def _min_masks(baseline: str) -> int:

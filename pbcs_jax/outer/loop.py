@@ -16,10 +16,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import Partial
 
 from pbcs_jax.errors import UserError
-from pbcs_jax.outer import estimators, masks, projection
+from pbcs_jax.outer import masks, projection
+from pbcs_jax.outer.base import Objective
 from pbcs_jax.outer.settings import Settings
 
-Evaluate = Callable[[jax.Array, jax.Array], estimators.Evaluation]
 Metrics = dict[str, Any]
 
 HISTOGRAM_BINS = 20
@@ -38,6 +38,7 @@ class State(NamedTuple):
       step: int32, updates made.
       size: float32, K.
       key: PRNG key.
+      estimator_state: of the estimator; `()` if it has none.
     """
 
     probabilities: jax.Array
@@ -45,6 +46,7 @@ class State(NamedTuple):
     step: jax.Array
     size: jax.Array
     key: jax.Array
+    estimator_state: Any = ()
 
 
 class Result(NamedTuple):
@@ -103,12 +105,13 @@ def init(
         step=jnp.zeros((), jnp.int32),
         size=jnp.asarray(size, jnp.float32),
         key=key,
+        estimator_state=settings.gradient_estimator().init(n),
     )
 
 
 def step(
     state: State,
-    evaluate: Evaluate,
+    evaluate: Objective,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
 ) -> tuple[State, Metrics]:
     """One outer step, compiled.
@@ -123,10 +126,11 @@ def step(
       The new state and the metrics of the step. With no usable mask the state stays as it is, and
       outside of `jit` a `DivergenceError` is raised.
 
+    >>> from pbcs_jax import Evaluation
     >>> wanted = jnp.array([1.0, 0.0, 0.0])
     >>> def evaluate(key, masks):
     ...     losses = jnp.sum((masks - wanted) ** 2, axis=-1)
-    ...     return estimators.Evaluation(losses, jnp.isfinite(losses))
+    ...     return Evaluation(losses, jnp.isfinite(losses))
     >>> state = init(jax.random.key(0), n=3, size=1)
     >>> for _ in range(50):
     ...     state, metrics = step(state, evaluate)
@@ -142,7 +146,7 @@ def step(
 
 def run(
     state: State,
-    evaluate: Evaluate,
+    evaluate: Objective,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
     callback: Callable[[State, list[Metrics]], None] | None = None,
     callback_every: int = 10,
@@ -180,7 +184,7 @@ def run(
     return state, {name: np.stack([m[name] for m in history]) for name in names}
 
 
-def _step(state: State, evaluate: Evaluate, settings: Settings) -> tuple[State, Metrics]:
+def _step(state: State, evaluate: Objective, settings: Settings) -> tuple[State, Metrics]:
     estimator = settings.gradient_estimator()
     next_key, mask_key, evaluate_key = jax.random.split(state.key, 3)
     s = state.probabilities
@@ -194,13 +198,17 @@ def _step(state: State, evaluate: Evaluate, settings: Settings) -> tuple[State, 
         )
     used = drawn if evaluation.masks is None else evaluation.masks
     ok = evaluation.ok & jnp.isfinite(evaluation.losses)
-    gradient = estimator.gradient(evaluation._replace(ok=ok), used, s, progress)
+    gradient, estimator_state = estimator.gradient(
+        evaluation._replace(ok=ok), used, s, progress, state.estimator_state
+    )
     updates, opt_state = settings.transformation().update(gradient, state.opt_state, s)
     size = settings.size_at((state.step + 1) / max(settings.outer_steps, 1), state.size)
-    moved = (projection.project(s + updates, size), opt_state)
+    moved = (projection.project(s + updates, size), opt_state, estimator_state)
     alive = jnp.any(ok) & jnp.all(jnp.isfinite(gradient))
-    s, opt_state = jax.tree.map(
-        lambda new, old: jnp.where(alive, new, old), moved, (s, state.opt_state)
+    s, opt_state, estimator_state = jax.tree.map(
+        lambda new, old: jnp.where(alive, new, old),
+        moved,
+        (s, state.opt_state, state.estimator_state),
     )
     num_ok = jnp.sum(ok)
 
@@ -220,10 +228,10 @@ def _step(state: State, evaluate: Evaluate, settings: Settings) -> tuple[State, 
         "histogram": jnp.zeros((HISTOGRAM_BINS,), jnp.int32).at[bins].add(1),
     }
     metrics |= {name: mean(values) for name, values in (evaluation.metrics or {}).items()}
-    return State(s, opt_state, state.step + 1, state.size, next_key), metrics
+    return State(s, opt_state, state.step + 1, state.size, next_key, estimator_state), metrics
 
 
-def _place(state: State, evaluate: Evaluate) -> tuple[State, Partial]:
+def _place(state: State, evaluate: Objective) -> tuple[State, Partial]:
     """The objective as a pytree, and the state where its arrays live.
 
     There the step's results will be too: were the first state elsewhere, the second step would be

@@ -8,6 +8,7 @@ import optax
 
 from pbcs_jax.errors import UserError
 from pbcs_jax.outer import estimators, optimizers
+from pbcs_jax.outer.base import Estimator
 
 SIZE_SCHEDULES = ("constant", "cubic")
 FINALS = ("top_k", "sample")
@@ -25,7 +26,7 @@ class Settings:
       estimator: 'pge', 'gumbel', 'path', 'hybrid', or an `Estimator`.
       baseline: of the policy gradient, 'leave_one_out' or 'none'.
       temperature: of 'gumbel'.
-      path_until: of 'hybrid', see `estimators.create`.
+      path_until: of 'hybrid', see `estimators.hybrid`.
       optimizer: 'adam', 'sgd', 'normalized_sgd' or any optax optimiser. Adam takes steps of about
         the same size for all candidates; where gradients are mostly noise, 'normalized_sgd', which
         keeps their proportions, does better.
@@ -39,7 +40,7 @@ class Settings:
 
     num_masks: int = 8
     outer_steps: int = 200
-    estimator: str | estimators.Estimator = "pge"
+    estimator: str | Estimator = "pge"
     baseline: str = "leave_one_out"
     temperature: float = 0.5
     path_until: float = 1.0
@@ -71,9 +72,9 @@ class Settings:
         if self.final not in FINALS:
             raise UserError(f"final {self.final!r} is unknown: use one of {', '.join(FINALS)}")
 
-    def gradient_estimator(self) -> estimators.Estimator:
+    def gradient_estimator(self) -> Estimator:
         """The estimator that this describes."""
-        if isinstance(self.estimator, estimators.Estimator):
+        if isinstance(self.estimator, Estimator):
             return self.estimator
         return estimators.create(
             self.estimator,

@@ -9,10 +9,12 @@ import pytest
 
 import pbcs_jax as pbcs
 from pbcs_jax import nets
+from pbcs_jax.choices import Samples
 from pbcs_jax.compute import plan as plan_lib
+from pbcs_jax.compute.plan import Compute
 from pbcs_jax.inner.train import Inner
 from pbcs_jax.nets.model import as_model
-from pbcs_jax.objectives.network import network_objective
+from pbcs_jax.objectives.network import Network, network_objective
 
 CPU = jax.devices()[0]
 GPU = SimpleNamespace(platform="gpu", memory_stats=lambda: {"bytes_limit": 2**31})
@@ -45,7 +47,7 @@ def test_chunks_shrink_until_they_fit():
 
 
 def test_what_is_given_stays_and_nothing_is_below_one():
-    assert plan(budget=1, mask_chunk=3, outer_chunk=50)[:2] == (3, 50)
+    assert plan(budget=1, compute=Compute(None, 3, 50))[:2] == (3, 50)
     assert plan(budget=1)[:2] == (1, 1)
 
 
@@ -70,13 +72,12 @@ def test_the_compiled_program_takes_no_more_than_the_estimate(net, path_steps):
         as_model(net),
         X,
         y,
-        capacities=(100,),
-        inner=Inner(steps=3, optimizer="adam"),
-        path_steps=path_steps,
-        mask_chunk=4,
-        mesh=pbcs.mask_mesh([CPU]),
+        Samples((100,)),
+        Network(Inner(steps=3, optimizer="adam"), path_steps=path_steps),
+        path=path_steps > 0,
+        compute=Compute(pbcs.mask_mesh([CPU]), mask_chunk=4),
     )
     masks = jnp.zeros((4, len(X)))
     compiled = jax.jit(evaluate).lower(jax.random.key(0), masks).compile()
-    found = plan(net, CPU, mask_chunk=4, path_steps=path_steps).needed
+    found = plan(net, CPU, compute=Compute(mask_chunk=4), path_steps=path_steps).needed
     assert compiled.memory_analysis().temp_size_in_bytes <= found + 40 * masks.nbytes

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pbcs_jax.errors import UserError
-from pbcs_jax.experiments.features import METHODS, patches
+from pbcs_jax.experiments.features import EXPERIMENT, patches
 
 ROOT = Path(__file__).parents[2]
 CHANGES = ("--config.inputs.patch=4", "--config.inputs.noise=2.5", "--config.inputs.smooth=0.7")
@@ -40,8 +40,8 @@ def test_the_workdir_holds_all_that_is_promised(finished):
     workdir, done = finished
     summary = json.loads((workdir / "summary.json").read_text())
     assert summary["experiment"] == "features"
-    assert list(summary["methods"]) == list(METHODS)
-    assert summary["coreset_size"] == 20 and summary["num_choices"] == 49
+    assert list(summary["methods"]) == list(EXPERIMENT.methods)
+    assert summary["num_inputs"] == 20 and summary["num_choices"] == 49
     chosen = np.load(workdir / "coreset.npz", allow_pickle=False)
     assert chosen["indices"].shape == (20,) and chosen["probabilities"].shape == (49,)
     for name in ("the_chosen_inputs.png", "probabilities_over_time.gif", "outer_loss.png"):
@@ -77,7 +77,7 @@ def test_a_table(tmp_path):
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("--config.coreset_size=900", "at most 784"),
+        ("--config.num_inputs=900", "at most 784"),
         ("--config.inputs.patch=5", "does not divide"),
         ("--config.inputs.noise=-1.0", "inputs.noise is -1.0"),
         ("--config.inputs.smooth=-1.0", "inputs.smooth is -1.0"),

@@ -60,10 +60,10 @@ def test_the_workdir_holds_all_that_is_promised(finished):
     assert not list(workdir.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("file", sorted(p.name for p in (ROOT / "configs").glob("*.py")))
+@pytest.mark.parametrize("file", sorted(p.name for p in (ROOT / "configs").glob("[!_]*.py")))
 def test_every_preset_of_every_config_is_sound(file, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
-    module = importlib.import_module(f"configs.{Path(file).stem}")
+    module = importlib.import_module(f"pbcs_jax.configs.{Path(file).stem}")
     assert set(module.PRESETS) >= {"default", "paper", "smoke"}
     for preset in module.PRESETS:
         config_lib.check(module.get_config(preset))
@@ -109,7 +109,7 @@ def test_the_kernel_selects_from_the_command_line(tmp_path, objective, features,
     done = launch(
         "--config=configs/mnist_imbalance.py:smoke",
         f"--config.selection.objective={objective}",
-        f"--config.kernel.features={features}",
+        f"--config.kernel.embeddings={features}",
         "--config.kernel.outer_steps=7",
         "--config.kernel.num_masks=4",
         "--config.imbalance.factor=5",
@@ -117,7 +117,7 @@ def test_the_kernel_selects_from_the_command_line(tmp_path, objective, features,
         f"--workdir={tmp_path / 'run'}",
     )
     assert done.returncode == 0, done.stderr
-    assert f"kernel on {features} features" in done.stdout
+    assert f"kernel on {features} embeddings" in done.stdout
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     found = summary["methods"]["pbcs"]
     assert found["largest_class"] <= 2 * found["smallest_class"]

@@ -103,8 +103,7 @@ def test_networks_are_trained_on_the_validations_shares_of_classes(monkeypatch, 
         nets.MLP(num_classes=2, hidden=(8,)),
         20,
         validation=(x[:20], np.arange(20) % 2) if with_validation else None,
-        objective="kernel",
-        kernel=Kernel(features="trained_ntk"),
+        objective=Kernel(embeddings="trained_ntk"),
         outer_steps=1,
     )
     assert [len(labels) for labels in trained_on] == [20] * embeddings.NETWORKS["trained_ntk"]

@@ -7,10 +7,15 @@ import pytest
 import pbcs_jax as pbcs
 from pbcs_jax.errors import UserError
 from pbcs_jax.objectives import embeddings
-from pbcs_jax.objectives.exchange import best_swap, exchange
+from pbcs_jax.objectives.exchange import best_swap, exchange_samples
 from pbcs_jax.objectives.sample_kernel import gather
 
 N, V, RIDGE = 24, 10, 0.1
+
+
+def exchange(features, y, indices, *, ridge, most, validation):
+    data, _ = gather(features, y, validation, 0.0, capacity=0)
+    return exchange_samples(data, ridge, indices, most)
 
 
 def make(classes=3, seed=0):
@@ -82,9 +87,8 @@ def test_they_follow_the_search_and_lower_its_loss():
             y,
             None,
             5,
-            objective="kernel",
+            objective=pbcs.Kernel(ridge=RIDGE, exchanges=exchanges),
             outer_steps=5,
-            kernel=pbcs.Kernel(ridge=RIDGE, exchanges=exchanges),
         )
         for exchanges in (0, 50)
     ]
@@ -100,9 +104,8 @@ def test_they_follow_the_search_and_lower_its_loss():
             y,
             None,
             5,
-            objective="kernel",
+            objective=pbcs.Kernel(exchanges=1),
             max_ratio=2.0,
-            kernel=pbcs.Kernel(exchanges=1),
         )
     with pytest.raises(UserError, match="exchanges is -1"):
         pbcs.Kernel(exchanges=-1)

@@ -15,7 +15,7 @@ from pbcs_jax.objectives.ridge import choose_ridge
 
 N, V = 30, 12
 RNG = np.random.default_rng(0)
-ONE = pbcs.mask_mesh(jax.devices()[:1])
+ONE = pbcs.Compute(pbcs.mask_mesh(jax.devices()[:1]))
 
 
 def problem(d, classes=3):
@@ -30,7 +30,7 @@ def centred(y, classes=3):
 
 
 def evaluate(x, y, masks, **options):
-    options = {"capacity": len(y), "ridge": 0.1, "mesh": ONE, **options}
+    options = {"capacity": len(y), "ridge": 0.1, "compute": ONE, **options}
     return jax.jit(pbcs.kernel_objective(x, y, **options))(
         jax.random.key(0), jnp.asarray(masks, jnp.float32)
     )
@@ -220,8 +220,8 @@ def test_own_features_decide():
     embeddings, y, true = blobs(120, wrong=0.4)
     val_embeddings, _, y_val = blobs(40, seed=1)
     x, x_val = np.zeros((120, 3), np.float32), np.zeros((40, 3), np.float32)
-    own = pbcs.Kernel(features=(embeddings, val_embeddings))
-    options = {"objective": "kernel", "kernel": own, "outer_steps": 150}
+    own = pbcs.Kernel(embeddings=(embeddings, val_embeddings))
+    options = {"objective": own, "outer_steps": 150}
     result = pbcs.select_coreset(jax.random.key(0), x, y, None, 12, (x_val, y_val), **options)
     assert np.mean((y != true)[result.indices]) <= 0.1
 
@@ -230,55 +230,54 @@ def test_own_features_decide():
     ("options", "message"),
     [
         ({"objective": "tree"}, "objective 'tree' is unknown"),
-        ({"objective": "kernel_then_network"}, "trains a network: give a model"),
-        (
-            {"objective": "kernel", "kernel": pbcs.Kernel(features="cnn")},
-            "features 'cnn' are unknown",
-        ),
-        ({"objective": "kernel", "kernel": pbcs.Kernel(features="ntk")}, "give a model"),
-        (
-            {"objective": "kernel", "kernel": pbcs.Kernel(features=np.ones((3, 2)))},
-            r"give \(60, d\)",
-        ),
-        (
-            {"objective": "kernel", "kernel": pbcs.Kernel(outer_loss="brierr")},
-            "'brierr' is unknown",
-        ),
+        ({"objective": "kernel_then_network"}, "model is None"),
+        ({"objective": pbcs.Kernel(embeddings="cnn")}, "embeddings 'cnn' are unknown"),
+        ({"objective": pbcs.Kernel(embeddings="ntk")}, "give a model"),
+        ({"objective": pbcs.Kernel(embeddings=np.ones((3, 2)))}, r"give \(60, d\)"),
+        ({"objective": pbcs.Kernel(outer_loss="brierr")}, "'brierr' is unknown"),
     ],
 )
 def test_what_is_wrong_is_said(options, message):
     x, y, _ = blobs(60)
     with pytest.raises(UserError, match=message):
         pbcs.select_coreset(jax.random.key(0), x, y, None, 10, **options)
-    for bad in ({"ridge": -1.0}, {"soften": 2.0}, {"candidate_weight": -1.0}):
+    for bad in ({"ridge": -1.0}, {"exchanges": -2}, {"candidate_weight": -1.0}):
         with pytest.raises(UserError, match=next(iter(bad))):
             pbcs.Kernel(**bad)
 
 
-def test_the_network_starts_from_what_the_kernel_found():
+def test_any_selection_starts_from_given_probabilities():
     x, y, _ = blobs(80, wrong=0.3)
     model, shared = nets.MLP(num_classes=4, hidden=(8,)), (jax.random.key(3), x, y)
-    quick = pbcs.Settings(num_masks=8, outer_steps=40)
-    proxy = pbcs.select_coreset(
-        *shared, None, 12, objective="kernel", kernel=pbcs.Kernel(settings=quick)
-    )
+    proxy = pbcs.select_coreset(*shared, None, 12, objective="kernel", num_masks=8, outer_steps=40)
+    network = pbcs.Network(pbcs.Inner(steps=2))
     both = [
         pbcs.select_coreset(
             *shared,
             model,
             12,
-            objective="kernel_then_network",
-            kernel=pbcs.Kernel(settings=quick, soften=soften),
-            inner=pbcs.Inner(steps=2),
+            objective=network,
+            start=pbcs.soften(proxy.probabilities, 12, amount),
             outer_steps=0,
         )
-        for soften in (0.0, 0.5, 1.0)
+        for amount in (0.0, 0.5, 1.0)
     ]
     np.testing.assert_array_equal(both[0].indices, proxy.indices)
     np.testing.assert_allclose(both[0].probabilities, proxy.probabilities, atol=1e-5)
     # Softened, nothing is decided any more; at 1 the kernel is forgotten.
     assert np.all((both[1].probabilities > 0) & (both[1].probabilities < 1))
     np.testing.assert_allclose(both[2].probabilities, 12 / 80, atol=1e-5)
+
+
+def test_kernel_then_network_is_the_kernel_and_then_the_network():
+    x, y, _ = blobs(80, wrong=0.3)
+    model, key = nets.MLP(num_classes=4, hidden=(8,)), jax.random.key(3)
+    found = pbcs.select_coreset(
+        key, x, y, model, 12, objective="kernel_then_network", outer_steps=0
+    )
+    proxy = pbcs.select_coreset(key, x, y, None, 12, objective="kernel")
+    start = pbcs.soften(proxy.probabilities, 12)
+    np.testing.assert_allclose(found.probabilities, pbcs.project(start, 12), atol=1e-6)
 
 
 def test_the_candidates_own_loss_guards_a_small_validation_set():
@@ -293,7 +292,7 @@ def test_the_candidates_own_loss_guards_a_small_validation_set():
         x_val, _, y_val = blobs(24, d=10, seed=100 + seed)
         x_test, _, y_test = blobs(1000, d=10, seed=200 + seed)
         rows = embeddings.normalise(*map(jnp.asarray, (x, x_val, x_test)))
-        options = {"ridge": 0.3, "validation": (rows[1], y_val), "mesh": ONE}
+        options = {"ridge": 0.3, "validation": (rows[1], y_val), "compute": ONE}
         for candidate_weight in (0.0, 0.3):
             objective = pbcs.kernel_objective(
                 rows[0], y, capacity=60, candidate_weight=candidate_weight, **options

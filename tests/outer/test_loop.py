@@ -151,12 +151,14 @@ def test_overflow_is_counted_and_leaves_the_score():
         kept = masks * (jnp.cumsum(masks, -1) <= 2)
         return distance(key, kept)._replace(masks=kept)
 
-    def gradient(evaluation, masks, probabilities, progress):
+    def gradient(evaluation, masks, probabilities, progress, state):
         jax.debug.callback(lambda m: scored.append(np.asarray(m)), masks)
-        return pbcs.policy_gradient(evaluation.losses, masks, probabilities)
+        return pbcs.policy_gradient(evaluation.losses, masks, probabilities), state + 1
 
     settings = pbcs.Settings(
-        estimator=pbcs.Estimator(pbcs.sample_masks, gradient, False, 2), outer_steps=3, num_masks=4
+        estimator=pbcs.Estimator(lambda n: jnp.zeros(n), pbcs.sample_masks, gradient, False, 2),
+        outer_steps=3,
+        num_masks=4,
     )
     state = pbcs.init(jax.random.key(0), N, 6, settings)
     _, history = pbcs.run(state, first_two_only, settings)

@@ -1,6 +1,6 @@
 """Other ways to choose inputs: one file a method, all with one signature.
 
-select(key, data: Inputs, size) -> indices [size] of groups, sorted and distinct
+select(key, data: InputCandidates, size) -> indices [size] of groups, sorted and distinct
 """
 
 from collections.abc import Callable
@@ -8,16 +8,16 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from pbcs_jax.baselines.inputs.candidates import Inputs
+from pbcs_jax.baselines.inputs.candidates import InputCandidates
 from pbcs_jax.baselines.inputs.f_score import f_score
 from pbcs_jax.baselines.inputs.greedy import greedy
 from pbcs_jax.baselines.inputs.mrmr import mrmr
 from pbcs_jax.baselines.inputs.mutual_information import mutual_information
 from pbcs_jax.baselines.inputs.uniform import uniform
 
-Select = Callable[[jax.Array, Inputs, int], np.ndarray]
+Select = Callable[[jax.Array, InputCandidates, int], np.ndarray]
 
-FEATURE_BASELINES: dict[str, Select] = {
+INPUT_BASELINES: dict[str, Select] = {
     "uniform": uniform,
     "f_score": f_score,
     "mutual_information": mutual_information,
@@ -25,4 +25,4 @@ FEATURE_BASELINES: dict[str, Select] = {
     "greedy": greedy,
 }
 
-__all__ = ["FEATURE_BASELINES", "Inputs", "Select", *FEATURE_BASELINES]
+__all__ = ["INPUT_BASELINES", "InputCandidates", "Select", *INPUT_BASELINES]

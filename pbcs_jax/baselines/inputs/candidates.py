@@ -4,17 +4,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pbcs_jax.objectives.features import check_groups
+from pbcs_jax.choices import inputs as inputs_lib
 from pbcs_jax.outer import loop
 
 
-class Inputs(NamedTuple):
+class InputCandidates(NamedTuple):
     """Samples whose inputs are chosen.
 
     Attributes:
       x: `[N, ...]` float32.
       y: `[N]` integer classes.
-      groups: see `objectives.features.check_groups`; None: each input is a group of its own.
+      groups: see `choices.inputs.numbers`; None: each input is a group of its own.
     """
 
     x: np.ndarray
@@ -29,12 +29,12 @@ class Inputs(NamedTuple):
     @property
     def shares(self) -> np.ndarray:
         """`[n, d]`: with scores of inputs, this product gives the mean score of each group."""
-        numbers = check_groups(self.groups, np.shape(self.x)[1:]).ravel()
+        numbers = inputs_lib.numbers(self.groups, np.shape(self.x)[1:]).ravel()
         members = np.eye(numbers.max() + 1)[:, numbers]
         return members / members.sum(1, keepdims=True)
 
 
-def best(data: Inputs, scores: np.ndarray, size: int) -> np.ndarray:
+def best(data: InputCandidates, scores: np.ndarray, size: int) -> np.ndarray:
     """The `size` groups whose inputs have the highest mean score; an undefined one counts as 0."""
     of_groups = data.shares @ np.nan_to_num(scores, nan=0.0, posinf=0.0)
     loop.check_size(len(of_groups), size)

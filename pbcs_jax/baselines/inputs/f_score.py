@@ -5,16 +5,16 @@ import importlib
 import jax
 import numpy as np
 
-from pbcs_jax.baselines.inputs.candidates import Inputs, best
+from pbcs_jax.baselines.inputs.candidates import InputCandidates, best
 
 
-def f_score(key: jax.Array, data: Inputs, size: int) -> np.ndarray:
+def f_score(key: jax.Array, data: InputCandidates, size: int) -> np.ndarray:
     """The inputs with the largest F statistic of an analysis of variance, each by itself."""
     del key  # nothing here is random
     return best(data, statistics(data), size)
 
 
-def statistics(data: Inputs) -> np.ndarray:
+def statistics(data: InputCandidates) -> np.ndarray:
     """F of each input `[d]`; 0 for a constant one."""
     # Imported here: it takes a second, and few runs need it.
     scores_of = importlib.import_module("sklearn.feature_selection").f_classif

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pbcs_jax.baselines.inputs.candidates import Inputs
+from pbcs_jax.baselines.inputs.candidates import InputCandidates
 from pbcs_jax.objectives import input_kernel
 from pbcs_jax.outer import loop
 
@@ -19,14 +19,14 @@ from pbcs_jax.outer import loop
 START = 1e-3
 
 
-def greedy(key: jax.Array, data: Inputs, size: int, samples: int = 500) -> np.ndarray:
+def greedy(key: jax.Array, data: InputCandidates, size: int, samples: int = 500) -> np.ndarray:
     """Adds the input that lowers the leave-one-out error most, to first order, `size` times."""
     rows = input_kernel.gather(data.x, data.y, data.groups)
     count = int(rows.groups.max()) + 1
     loop.check_size(count, size)
     choose_key, key = jax.random.split(key)
     bandwidth, ridge = input_kernel.choose(choose_key, rows, size, samples)
-    evaluate = input_kernel.feature_kernel_objective(
+    evaluate = input_kernel.input_kernel_objective(
         rows, bandwidth=bandwidth, ridge=ridge, samples=samples, path=True
     )
     return np.sort(np.asarray(_choose(evaluate, key, jnp.full((count,), START / count), size)))

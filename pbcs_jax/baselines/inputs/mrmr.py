@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pbcs_jax.baselines.inputs.candidates import Inputs
+from pbcs_jax.baselines.inputs.candidates import InputCandidates
 from pbcs_jax.baselines.inputs.f_score import statistics
 from pbcs_jax.outer import loop
 
@@ -14,7 +14,7 @@ from pbcs_jax.outer import loop
 SMALLEST = 1e-3
 
 
-def mrmr(key: jax.Array, data: Inputs, size: int) -> np.ndarray:
+def mrmr(key: jax.Array, data: InputCandidates, size: int) -> np.ndarray:
     """One input after another: the largest F over the mean |correlation| with those chosen."""
     del key  # nothing here is random
     shares = data.shares

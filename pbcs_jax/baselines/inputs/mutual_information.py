@@ -5,10 +5,10 @@ import importlib
 import jax
 import numpy as np
 
-from pbcs_jax.baselines.inputs.candidates import Inputs, best
+from pbcs_jax.baselines.inputs.candidates import InputCandidates, best
 
 
-def mutual_information(key: jax.Array, data: Inputs, size: int) -> np.ndarray:
+def mutual_information(key: jax.Array, data: InputCandidates, size: int) -> np.ndarray:
     """The inputs that tell most of the class, each by itself."""
     seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
     columns = data.columns

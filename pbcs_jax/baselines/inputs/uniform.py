@@ -3,11 +3,11 @@
 import jax
 import numpy as np
 
-from pbcs_jax.baselines.inputs.candidates import Inputs
+from pbcs_jax.baselines.inputs.candidates import InputCandidates
 from pbcs_jax.outer import loop
 
 
-def uniform(key: jax.Array, data: Inputs, size: int) -> np.ndarray:
+def uniform(key: jax.Array, data: InputCandidates, size: int) -> np.ndarray:
     """`size` of the groups, each as likely as any other."""
     count = len(data.shares)
     loop.check_size(count, size)

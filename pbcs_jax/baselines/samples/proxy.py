@@ -8,8 +8,9 @@ import jax.numpy as jnp
 
 from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.compute.chunks import in_chunks
+from pbcs_jax.inner.pretrain import pretrain
 from pbcs_jax.nets.model import Model, Variables, as_model
-from pbcs_jax.objectives.embeddings import CHUNK, embedding_of, pretrain
+from pbcs_jax.objectives.embeddings import CHUNK, embedding_of
 
 # How many uniformly drawn candidates, whatever their labels, the feature extractor is trained on,
 # and for how many steps: 19 epochs, after which few wrong labels are learned by heart.

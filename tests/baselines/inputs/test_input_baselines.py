@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn.feature_selection import mutual_info_classif
 
-from pbcs_jax.baselines.inputs import FEATURE_BASELINES, Inputs
+from pbcs_jax.baselines.inputs import INPUT_BASELINES, InputCandidates
 from pbcs_jax.baselines.inputs.f_score import statistics
 from pbcs_jax.errors import UserError
 from pbcs_jax.objectives import input_kernel
@@ -17,30 +17,30 @@ def problem(n=80, d=10, seed=0):
     x[:, 5] = x[:, 2] + 0.1 * rng.standard_normal(n)  # nearly the same input twice
     x[:, 7] = 3.0  # constant
     y = (x[:, 2] + 0.5 * x[:, 8] > 0).astype(int) + (x[:, 8] > 1)
-    return Inputs(x, y)
+    return InputCandidates(x, y)
 
 
-@pytest.mark.parametrize("name", FEATURE_BASELINES)
+@pytest.mark.parametrize("name", INPUT_BASELINES)
 @pytest.mark.parametrize("size", [1, 4, 10])
 def test_every_one_gives_sorted_distinct_indices(name, size):
-    found = FEATURE_BASELINES[name](jax.random.key(0), problem(), size)
+    found = INPUT_BASELINES[name](jax.random.key(0), problem(), size)
     assert found.shape == (size,) and np.all(np.diff(found) > 0)
     assert found.min() >= 0 and found.max() < 10
 
 
-@pytest.mark.parametrize("name", FEATURE_BASELINES)
+@pytest.mark.parametrize("name", INPUT_BASELINES)
 @pytest.mark.parametrize("size", [0, 11])
 def test_every_one_says_what_sizes_there_are(name, size):
     with pytest.raises(UserError, match="at most 10"):
-        FEATURE_BASELINES[name](jax.random.key(0), problem(), size)
+        INPUT_BASELINES[name](jax.random.key(0), problem(), size)
 
 
-@pytest.mark.parametrize("name", FEATURE_BASELINES)
+@pytest.mark.parametrize("name", INPUT_BASELINES)
 def test_every_one_chooses_groups_whole(name):
     data = problem()._replace(groups=np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4]))
-    assert len(FEATURE_BASELINES[name](jax.random.key(0), data, 2)) == 2
+    assert len(INPUT_BASELINES[name](jax.random.key(0), data, 2)) == 2
     with pytest.raises(UserError, match="at most 5"):
-        FEATURE_BASELINES[name](jax.random.key(0), data, 6)
+        INPUT_BASELINES[name](jax.random.key(0), data, 6)
 
 
 def slow_f(column, y):
@@ -57,7 +57,7 @@ def test_f_score():
     data = problem()
     slow = [slow_f(column.astype(float), data.y) for column in data.x.T]
     np.testing.assert_allclose(statistics(data), slow, rtol=1e-4)
-    found = FEATURE_BASELINES["f_score"](jax.random.key(0), data, 3)
+    found = INPUT_BASELINES["f_score"](jax.random.key(0), data, 3)
     assert found.tolist() == sorted(np.argsort(slow)[-3:].tolist())
 
 
@@ -69,7 +69,7 @@ def test_mutual_information():
     scores = mutual_info_classif(data.x[:, varies], data.y, random_state=seed)
     order = varies[np.argsort(-scores)]
     for size in (1, 3, 6):
-        found = FEATURE_BASELINES["mutual_information"](key, data, size)
+        found = INPUT_BASELINES["mutual_information"](key, data, size)
         assert found.tolist() == sorted(order[:size].tolist())
 
 
@@ -91,9 +91,9 @@ def test_mrmr():
             if score > best_score:
                 best, best_score = j, score
         chosen.append(best)
-    assert FEATURE_BASELINES["mrmr"](jax.random.key(0), data, 5).tolist() == sorted(chosen)
+    assert INPUT_BASELINES["mrmr"](jax.random.key(0), data, 5).tolist() == sorted(chosen)
     # The input that is there twice is wanted once, until nothing better is left.
-    assert len({2, 5} & set(FEATURE_BASELINES["mrmr"](jax.random.key(0), data, 2))) == 1
+    assert len({2, 5} & set(INPUT_BASELINES["mrmr"](jax.random.key(0), data, 2))) == 1
 
 
 def test_greedy():
@@ -103,7 +103,7 @@ def test_greedy():
     key = jax.random.key(3)
     choose_key, step_key = jax.random.split(key)
     bandwidth, ridge = input_kernel.choose(choose_key, rows, 3)
-    evaluate = input_kernel.feature_kernel_objective(rows, bandwidth=bandwidth, ridge=ridge)
+    evaluate = input_kernel.input_kernel_objective(rows, bandwidth=bandwidth, ridge=ridge)
     chosen: list[int] = []
     for step in range(3):
         start = np.full(10, 1e-4, np.float32)
@@ -114,13 +114,13 @@ def test_greedy():
         slopes = np.array(losses[:10] - losses[10:])
         slopes[chosen] = np.inf
         chosen.append(int(np.argmin(slopes)))
-    found = FEATURE_BASELINES["greedy"](key, data, 3)
+    found = INPUT_BASELINES["greedy"](key, data, 3)
     assert found.tolist() == sorted(chosen)
 
 
 def test_uniform_draws_are_uniform():
     keys = jax.random.split(jax.random.key(0), 300)
     counts = np.bincount(
-        np.concatenate([FEATURE_BASELINES["uniform"](key, problem(), 2) for key in keys])
+        np.concatenate([INPUT_BASELINES["uniform"](key, problem(), 2) for key in keys])
     )
     assert counts.sum() == 600 and np.all(np.abs(counts - 60) < 40)

@@ -8,8 +8,8 @@ import pytest
 import pbcs_jax as pbcs
 from pbcs_jax.errors import UserError
 from pbcs_jax.objectives import input_kernel
-from pbcs_jax.objectives.feature_exchange import exchange_features
-from pbcs_jax.outer.estimators import Evaluation
+from pbcs_jax.objectives.exchange import exchange_inputs
+from pbcs_jax.outer.base import Evaluation
 
 N = 9
 WANTED = jnp.array([3.0, 1.0, 4.0, 1.5, 9.0, 2.6, 5.0, 3.5, 8.0])
@@ -36,7 +36,7 @@ def loss(chosen):
 @pytest.mark.parametrize("size", [1, 3, 6, 8])
 def test_it_ends_where_no_swap_of_one_helps(size):
     start = np.arange(size)
-    found = exchange_features(jax.random.key(0), OBJECTIVE, OBJECTIVE, start, N, 50)
+    found = exchange_inputs(jax.random.key(0), OBJECTIVE, OBJECTIVE, start, N, 50)
     assert len(set(found.tolist())) == size and found.tolist() == sorted(found.tolist())
     assert loss(found) < loss(start)
     for leaves in found:
@@ -46,10 +46,10 @@ def test_it_ends_where_no_swap_of_one_helps(size):
 
 def test_one_swap_at_most_and_nothing_to_swap():
     start = np.array([1, 3])
-    once = exchange_features(jax.random.key(0), OBJECTIVE, OBJECTIVE, start, N, 1)
+    once = exchange_inputs(jax.random.key(0), OBJECTIVE, OBJECTIVE, start, N, 1)
     assert len(set(once.tolist()) & set(start.tolist())) == 1 and 4 in once
     for kept, most in ((np.arange(N), 10), (start, 0)):
-        found = exchange_features(jax.random.key(0), OBJECTIVE, OBJECTIVE, kept, N, most)
+        found = exchange_inputs(jax.random.key(0), OBJECTIVE, OBJECTIVE, kept, N, most)
         np.testing.assert_array_equal(found, kept)
 
 
@@ -58,7 +58,7 @@ def test_selections_end_with_a_lower_leave_one_out_error():
     x = rng.normal(size=(80, 30)).astype(np.float32)
     y = ((x[:, 3] > 0).astype(int) + (x[:, 17] + x[:, 20] > 0)).astype(int)
     data = input_kernel.gather(x, y)
-    exact = input_kernel.feature_kernel_objective(data, bandwidth=1.0, ridge=0.1, samples=80)
+    exact = input_kernel.input_kernel_objective(data, bandwidth=1.0, ridge=0.1, samples=80)
 
     def error(indices):
         mask = jnp.zeros((1, 30)).at[0, jnp.asarray(indices)].set(1.0)
@@ -71,8 +71,7 @@ def test_selections_end_with_a_lower_leave_one_out_error():
             y,
             None,
             3,
-            objective="kernel",
-            kernel=pbcs.FeatureKernel(bandwidth=1.0, ridge=0.1, exchanges=exchanges),
+            objective=pbcs.InputKernel(bandwidth=1.0, ridge=0.1, exchanges=exchanges),
             outer_steps=1,
         ).indices
         for exchanges in (0, 20)
@@ -83,7 +82,7 @@ def test_selections_end_with_a_lower_leave_one_out_error():
 
 def test_what_cannot_be_exchanged_is_said_before_the_selection():
     x, y = np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 2
-    kernel = pbcs.FeatureKernel(outer_loss="error_rate", exchanges=3)
+    kernel = pbcs.InputKernel(outer_loss="error_rate", exchanges=3)
 
     def never(state, metrics):
         raise AssertionError("the selection began")
@@ -95,12 +94,11 @@ def test_what_cannot_be_exchanged_is_said_before_the_selection():
             y,
             None,
             2,
-            objective="kernel",
-            kernel=kernel,
+            objective=kernel,
             estimator="pge",
             callback=never,
         )
-    with pytest.raises(UserError, match="exchanges are -1"):
-        pbcs.FeatureKernel(exchanges=-1)
-    with pytest.raises(UserError, match="exchange_samples 1"):
-        pbcs.FeatureKernel(exchange_samples=1)
+    with pytest.raises(UserError, match="exchanges is -1"):
+        pbcs.InputKernel(exchanges=-1)
+    with pytest.raises(UserError, match="exchange_samples is 1"):
+        pbcs.InputKernel(exchange_samples=1)

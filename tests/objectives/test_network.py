@@ -9,12 +9,14 @@ import pytest
 
 import pbcs_jax as pbcs
 from pbcs_jax import nets
+from pbcs_jax.choices import Samples
 from pbcs_jax.compute.chunks import in_chunks
+from pbcs_jax.compute.plan import Compute
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.train import Coreset, Inner, train
 from pbcs_jax.nets.model import as_model
-from pbcs_jax.objectives.network import network_objective
+from pbcs_jax.objectives.network import Network, network_objective
 
 N, CAPACITY = 20, 20
 X = jax.random.normal(jax.random.key(0), (N, 6))
@@ -24,13 +26,21 @@ MODEL = as_model(nets.MLP(num_classes=2, hidden=(8,)))
 MASKS = pbcs.sample_masks(jax.random.key(2), jnp.full((N,), 0.4), 3)
 
 
-def objective(**options):
-    defaults = {
-        "capacities": (CAPACITY,),
-        "inner": Inner(steps=6),
-        "mesh": pbcs.mask_mesh(jax.devices()[:1]),
-    }
-    return network_objective(MODEL, X, Y, **{**defaults, **options})
+ONE_DEVICE = {"mesh": pbcs.mask_mesh(jax.devices()[:1])}
+
+
+def objective(levels=(CAPACITY,), validation=None, path_steps=0, compute=ONE_DEVICE, **settings):
+    network = Network(**{"inner": Inner(steps=6), "path_steps": path_steps, **settings})
+    return network_objective(
+        MODEL,
+        X,
+        Y,
+        Samples(levels),
+        network,
+        validation=validation,
+        path=path_steps > 0,
+        compute=Compute(**compute),
+    )
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -116,7 +126,7 @@ def test_fresh_initialisations_differ_and_shared_ones_do_not():
 
 def test_overflow_leaves_training_and_mask():
     full = jnp.ones((1, N))
-    small = jax.jit(objective(capacities=(8,)))(jax.random.key(3), full)
+    small = jax.jit(objective(levels=(8,)))(jax.random.key(3), full)
     first = jax.jit(objective())(jax.random.key(3), (jnp.arange(N) < 8).astype(jnp.float32)[None])
     np.testing.assert_allclose(small.losses, first.losses, rtol=1e-5)
     np.testing.assert_array_equal(small.masks, first.masks)
@@ -132,14 +142,21 @@ def test_the_smallest_capacity_with_room_for_all_masks_is_used():
 
     counting = as_model((lambda key, x: jnp.ones(()), apply))
     few, many = ((jnp.arange(N) < count).astype(jnp.float32)[None] for count in (4, 9))
-    options = {"inner": Inner(steps=1), "mesh": pbcs.mask_mesh(jax.devices()[:1])}
-    evaluate = network_objective(counting, X, Y, capacities=(5, 12, N), validation=OUTER, **options)
+    evaluate = network_objective(
+        counting,
+        X,
+        Y,
+        Samples((5, 12, N)),
+        Network(Inner(steps=1)),
+        validation=OUTER,
+        compute=Compute(**ONE_DEVICE),
+    )
     for drawn, rows in [(few, 5), (many, 12), (jnp.concatenate([few, many]), 12)]:
         seen.clear()
         jax.block_until_ready(jax.jit(evaluate)(jax.random.key(3), drawn))
         jax.effects_barrier()
         assert set(seen) - {len(OUTER[1])} == {rows}
-    together = jax.jit(objective(capacities=(5, 12, N)))(jax.random.key(3), many)
+    together = jax.jit(objective(levels=(5, 12, N)))(jax.random.key(3), many)
     np.testing.assert_allclose(
         together.losses, jax.jit(objective())(jax.random.key(3), many).losses, rtol=1e-5
     )
@@ -156,7 +173,10 @@ def test_chunks_change_nothing():
         rows = jnp.arange(n * 2.0).reshape(n, 2)
         np.testing.assert_array_equal(in_chunks(square, rows, chunk), rows**2)
     chunked, whole = (
-        jax.jit(objective(outer_chunk=c, path_steps=1))(jax.random.key(3), MASKS) for c in (6, 99)
+        jax.jit(objective(compute={**ONE_DEVICE, "outer_chunk": c}, path_steps=1))(
+            jax.random.key(3), MASKS
+        )
+        for c in (6, 99)
     )
     np.testing.assert_allclose(chunked.losses, whole.losses, rtol=1e-5)
     np.testing.assert_allclose(chunked.path_gradients, whole.path_gradients, atol=1e-6)
@@ -165,7 +185,9 @@ def test_chunks_change_nothing():
 @pytest.mark.parametrize("mask_chunk", [1, 2, 3])
 def test_one_mask_after_another_or_side_by_side(mask_chunk):
     chunked, default = (
-        jax.jit(objective(mask_chunk=c, path_steps=1))(jax.random.key(3), MASKS)
+        jax.jit(objective(compute={**ONE_DEVICE, "mask_chunk": c}, path_steps=1))(
+            jax.random.key(3), MASKS
+        )
         for c in (mask_chunk, 0)
     )
     np.testing.assert_allclose(chunked.losses, default.losses, rtol=1e-5)
@@ -190,11 +212,11 @@ def test_any_number_of_devices_gives_the_same_probabilities(estimator):
             Y,
             nets.MLP(num_classes=2, hidden=(8,)),
             5,
-            inner=Inner(steps=5),
+            objective=Network(Inner(steps=5)),
             outer_steps=6,
             num_masks=5,
             estimator=estimator,
-            mesh=pbcs.mask_mesh(jax.devices()[:count]),
+            compute=Compute(pbcs.mask_mesh(jax.devices()[:count])),
         )
         found.append(result.probabilities)
     for other in found[1:]:
@@ -204,7 +226,7 @@ def test_any_number_of_devices_gives_the_same_probabilities(estimator):
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_step_is_compiled_once(count, caplog):
-    evaluate = objective(mesh=pbcs.mask_mesh(jax.devices()[:count]))
+    evaluate = objective(compute={"mesh": pbcs.mask_mesh(jax.devices()[:count])})
     settings = pbcs.Settings(num_masks=4, outer_steps=5)
     state = pbcs.init(jax.random.key(0), N, 5, settings)
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
@@ -217,7 +239,7 @@ def test_a_step_is_compiled_once(count, caplog):
 
 def test_masks_are_really_spread_over_the_devices():
     mesh = pbcs.mask_mesh(jax.devices()[:4])
-    evaluate = jax.jit(objective(mesh=mesh, mask_chunk=2))
+    evaluate = jax.jit(objective(compute={"mesh": mesh, "mask_chunk": 2}))
     masks = pbcs.sample_masks(jax.random.key(2), jnp.full((N,), 0.4), 8)
     text = evaluate.lower(jax.random.key(3), masks).compile().as_text()
     assert "num_partitions=4" in text

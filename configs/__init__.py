@@ -1,0 +1,1 @@
+"""The experiments: one file per experiment, `pbcs_jax.configs` where the package is installed."""

@@ -1,0 +1,208 @@
+"""One run of an experiment, in a straight line: check, load, open, choose, judge, record, page.
+
+Everything is kept in the run's folder as it is found, so that an interrupted run continues there.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+from rich.console import Console
+
+from pbcs_jax import report
+from pbcs_jax.data import Problem
+from pbcs_jax.errors import UserError
+from pbcs_jax.experiments import config as config_lib
+from pbcs_jax.experiments import selection
+from pbcs_jax.experiments.judge import Judge, make_judges
+from pbcs_jax.experiments.progress import progress_bar
+from pbcs_jax.experiments.task import Experiment, Task
+from pbcs_jax.experiments.workdir import open_workdir, read_metrics
+
+
+def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Console):
+    """Runs the experiment of `config` in `workdir`, from where an earlier run stopped.
+
+    Returns:
+      What is in `summary.json`.
+    """
+    config_lib.check(config)
+    for method in config.methods:
+        if method not in experiment.methods:
+            known = ", ".join(experiment.methods)
+            raise UserError(f"method {method!r} is unknown: use one of {known}")
+    problem = config_lib.load_problem(config)
+    task = experiment.task(config, problem)
+    if config_lib.size(config) > task.n:
+        raise UserError(
+            f"{config_lib.size_key(config)} is {config_lib.size(config)}: it must be at least 1 "
+            f"and at most {task.n}, the number of {task.unit} to choose from"
+        )
+    folder = open_workdir(workdir, config)
+    summary_file = folder / "summary.json"
+    if summary_file.exists():
+        console.print(f"This run is finished: its results are in {folder}")
+    else:
+        _print_plan(config, problem, task, folder, console)
+        records = _choose_and_judge(config, problem, task, folder, console)
+        summary = _summarize(config, problem, task, records)
+        _write_page(config, problem, task, records, summary, folder)
+        report.write_json(summary_file, summary)  # last: it stands for all the rest
+    summary = json.loads(summary_file.read_text())
+    dataset = summary["dataset"]
+    title = f"{dataset['name']} ({dataset['source']}): {config_lib.size(config)} of "
+    title += f"{summary['num_choices']} {task.unit}"
+    console.print(report.terminal_table(report.method_table(summary["methods"]), title))
+    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
+    return summary
+
+
+def _choose_and_judge(
+    config: ConfigDict, problem: Problem, task: Task, folder: Path, console: Console
+) -> dict[str, dict[str, Any]]:
+    """Lets each method of `config.methods` choose, and the judges judge.
+
+    Uniform draws differ so much that each of the judge's seeds gets its own; the others select
+    once, as PBCS does.
+
+    Returns:
+      By method `{seconds, judging_seconds, runs {net: [accuracy]}, coresets [[index]]}`.
+    """
+    pbcs_key, baseline_key, judge_key = jax.random.split(jax.random.key(config.seed), 3)
+    judges = make_judges(config, problem, task, judge_key)
+    records: dict[str, dict[str, Any]] = {}
+    for name in config.methods:
+        # A method that an interrupted run had finished is not repeated.
+        file = folder / "methods" / f"{name}.json"
+        if not file.exists():
+            draws = config.evaluation.num_seeds if name == "uniform" else 1
+            began = time.monotonic()
+            if name == "pbcs":
+                coresets = [selection.select(pbcs_key, config, task, folder, console)]
+            else:
+                key = jax.random.fold_in(baseline_key, list(task.baselines).index(name))
+                choose, size = task.baselines[name], config_lib.size(config)
+                with console.status(f"Selecting by {name}"):
+                    keys = jax.random.split(key, draws)
+                    coresets = [choose(k, task.candidates, size) for k in keys]
+            seconds = (time.monotonic() - began) / draws
+            began = time.monotonic()
+            runs = _judge(judges, coresets, name, console, config.evaluation.num_seeds)
+            record = {
+                "seconds": seconds,
+                "judging_seconds": time.monotonic() - began,
+                "runs": runs,
+                "coresets": [coreset.tolist() for coreset in coresets],
+            }
+            report.write_json(file, record)
+        records[name] = json.loads(file.read_text())
+    return records
+
+
+def _judge(judges: Mapping[str, Judge], coresets: list[np.ndarray], name: str, console, num_seeds):
+    """Accuracies by the judge's net, one per seed."""
+    drawn = coresets if len(coresets) > 1 else coresets * num_seeds
+    runs: dict[str, list[float]] = {net: [] for net in judges}
+    with progress_bar(console) as progress:
+        task = progress.add_task("Judging", total=len(drawn) * len(judges), info=name)
+        for net, judge in judges.items():
+            for accuracies in judge(drawn):
+                runs[net] += accuracies
+                info = f"{name} {runs[net][-1]:.1%} ({net})"
+                progress.update(task, advance=len(accuracies), info=info)
+    return runs
+
+
+def _summarize(
+    config: ConfigDict, problem: Problem, task: Task, records: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What goes into `summary.json`."""
+    methods = {}
+    for name, record in records.items():
+        draws = [np.array(coreset) for coreset in record["coresets"]]
+        methods[name] = _accuracies(record["runs"]) | {"seconds": record["seconds"]}
+        methods[name] |= task.columns(draws)
+    return {
+        "experiment": config.experiment,
+        "dataset": {
+            "name": problem.name,
+            "source": problem.source,
+            "num_train": len(problem.y),
+            "num_test": len(problem.y_test),
+        },
+        config_lib.size_key(config): config_lib.size(config),
+        "num_choices": task.n,
+        "seed": config.seed,
+        "seconds": sum(r["seconds"] + r["judging_seconds"] for r in records.values()),
+        "methods": methods,
+    }
+
+
+def _accuracies(runs: Mapping[str, list[float]]) -> dict[str, Any]:
+    """`test_accuracy` by the first net, and one entry more for each net of the transfer."""
+    names = ["test_accuracy"] + [f"{net}_accuracy" for net in list(runs)[1:]]
+    return {
+        name: {"mean": np.mean(values), "std": np.std(values), "runs": values}
+        for name, values in zip(names, runs.values(), strict=True)
+    }
+
+
+def _write_page(
+    config: ConfigDict,
+    problem: Problem,
+    task: Task,
+    records: Mapping[str, Mapping[str, Any]],
+    summary: dict[str, Any],
+    folder: Path,
+) -> None:
+    """Writes `report.html` and the figures of the run."""
+    chosen = {name: [np.array(c) for c in r["coresets"]] for name, r in records.items()}
+    caption = f"Test accuracy of a fresh {config.evaluation.model} trained on the chosen "
+    caption += f"{task.unit} only, last step."
+    figures: list[report.Entry] = [
+        ("Accuracy by method", caption, report.accuracy_by_method(summary["methods"]))
+    ]
+    history = read_metrics(folder)
+    if history:
+        steps = [record["step"] for record in history]
+        histograms = np.array([record["histogram"] for record in history])
+        edges = np.linspace(0, 1, histograms.shape[1] + 1)
+        losses = report.outer_loss(steps, [record["outer_loss"] for record in history])
+        figures.append(("Outer loss", "Mean over the masks of each outer step.", losses))
+        heat = report.probability_evolution(steps, histograms, edges)
+        caption = f"How many {task.unit} have which probability, over time."
+        figures.append(("Probabilities", caption, heat))
+    figures += task.figures(chosen, folder)
+    report.save_all(figures, folder / "figures")
+    facts = [
+        ("Data", f"{problem.name} ({problem.source})"),
+        *task.facts,
+        ("Judged by", f"{config.evaluation.model}, {config.evaluation.num_seeds} seeds"),
+        ("Seed", config.seed),
+    ]
+    what = "Coreset" if task.unit == "samples" else "Inputs"
+    table = {"Methods": report.method_table(summary["methods"])}
+    report.write_report(folder / "report.html", f"{what} of {problem.name}", facts, table, figures)
+
+
+def _print_plan(
+    config: ConfigDict, problem: Problem, task: Task, folder: Path, console: Console
+) -> None:
+    data, choice = task.plan
+    judge = config.evaluation
+    length = f"{judge.epochs} epochs" if judge.epochs else f"{judge.steps} steps"
+    console.print(
+        f"[bold]Data[/bold]        {problem.name} from {problem.source}: {data}, "
+        f"{len(problem.y_test)} test\n"
+        f"[bold]Selection[/bold]   {choice}\n"
+        f"[bold]Evaluation[/bold]  {judge.model}, {length}, {judge.num_seeds} seeds, last step's "
+        f"accuracy; methods {', '.join(config.methods)}\n"
+        f"[bold]Devices[/bold]     {jax.device_count()} x {jax.devices()[0].device_kind}\n"
+        f"[bold]Workdir[/bold]     {folder}",
+        soft_wrap=True,
+    )

@@ -1,0 +1,49 @@
+"""PBCS in a run: with a progress bar, metrics and checkpoints, from where a killed run stopped."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+from rich.console import Console
+
+from pbcs_jax import report
+from pbcs_jax.experiments import config as config_lib
+from pbcs_jax.experiments.progress import progress_bar
+from pbcs_jax.experiments.task import Task
+from pbcs_jax.experiments.workdir import Checkpoints, MetricsLog
+from pbcs_jax.outer import loop
+
+
+def select(
+    key: jax.Array, config: ConfigDict, task: Task, folder: Path, console: Console
+) -> np.ndarray:
+    """The indices that PBCS selects, which go into `coreset.npz` too."""
+    settings = config_lib.loop_settings(config, task.n)
+    checkpoints = Checkpoints(folder)
+    state = checkpoints.restore(loop.init(key, task.n, config_lib.size(config), settings))
+    log = MetricsLog(folder, last_step=0 if state is None else int(state.step))
+    with progress_bar(console) as progress:
+        bar = progress.add_task("Selecting", total=settings.outer_steps, info="compiling")
+        progress.update(bar, completed=len(log.records))
+
+        def callback(state, metrics):
+            log.append(metrics)
+            checkpoints.save(state)
+            task.watch(state, folder)
+            last = metrics[-1]
+            info = f"outer loss {last['outer_loss']:.3f}, accuracy {last['outer_accuracy']:.1%}"
+            progress.update(bar, completed=int(state.step), info=info)
+
+        try:
+            result = task.select(key, state, callback)
+        finally:
+            checkpoints.close()
+            log.close()
+    report.write_npz(
+        folder / "coreset.npz",
+        indices=result.indices,
+        probabilities=result.probabilities,
+        **task.arrays(result.indices),
+    )
+    return result.indices

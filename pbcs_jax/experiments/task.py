@@ -1,0 +1,59 @@
+"""What an experiment supplies; the rest of a run is the same for all of them."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from pbcs_jax import report
+from pbcs_jax.choices import Choice
+from pbcs_jax.data import Problem
+from pbcs_jax.outer import loop
+from pbcs_jax.select import Callback, Start
+
+Chosen = dict[str, list[np.ndarray]]
+"""Indices by method, one array per draw."""
+
+
+class Task(NamedTuple):
+    """What is chosen, from what, and how it is shown.
+
+    Attributes:
+      unit: what is chosen, such as 'samples'.
+      n: how many there are to choose from.
+      candidates: what the baselines choose from.
+      baselines: by name, `(key, candidates, size) -> indices`.
+      select: `(key, start, callback) -> Result`, the library's own method.
+      choice: `size -> Choice`, what the judges' masks do.
+      outer_on: what the judges see of the test set, see `Network`.
+      arrays: `indices -> further arrays of coreset.npz`.
+      columns: `draws -> further columns of the table of methods`.
+      watch: `(state, folder)`, called at every checkpoint.
+      plan: two lines: the data, and the selection.
+      facts: of the page, as (label, value).
+      figures: `(chosen, folder) -> further figures of the page`.
+    """
+
+    unit: str
+    n: int
+    candidates: Any
+    baselines: Mapping[str, Callable[[jax.Array, Any, int], np.ndarray]]
+    select: Callable[[jax.Array, Start, Callback], loop.Result]
+    choice: Callable[[int], Choice]
+    outer_on: str
+    arrays: Callable[[np.ndarray], dict[str, np.ndarray]]
+    columns: Callable[[list[np.ndarray]], dict[str, Any]]
+    watch: Callable[[loop.State, Path], None]
+    plan: tuple[str, str]
+    facts: list[tuple[str, Any]]
+    figures: Callable[[Chosen, Path], list[report.Entry]]
+
+
+class Experiment(NamedTuple):
+    """An experiment: its methods, and the task that it makes of a config and the data."""
+
+    methods: tuple[str, ...]
+    task: Callable[[ConfigDict, Problem], Task]
