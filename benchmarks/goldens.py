@@ -147,6 +147,9 @@ def main(argv: list[str]) -> None:
         raise app.UsageError(f"unexpected arguments {argv[1:]}: use --write, --only.")
     found = gather(_ONLY.value)
     if _WRITE.value:
+        with np.load(STORED) as stored:  # with --only, the others stay as they are
+            kept = {n: stored[n] for n in stored if _ONLY.value and _ONLY.value not in n}
+        found = kept | found
         np.savez_compressed(STORED, **found)
         print(f"{len(found)} arrays in {STORED}, {os.path.getsize(STORED) // 1024} KB")
         return

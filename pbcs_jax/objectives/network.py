@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pbcs_jax.choices import Choice, Samples
+from pbcs_jax.choices import Choice
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.chunks import in_chunks
 from pbcs_jax.compute.plan import Compute, plan
@@ -167,8 +167,6 @@ def network_objective(
 
     def evaluate(data: _Data, key: jax.Array, masks: jax.Array) -> Evaluation:
         outer_key, init_key, own_key, train_key = jax.random.split(key, 4)
-        if not isinstance(data.choice, Samples):
-            init_key, own_key, train_key = jax.random.split(key, 3)
         own, used, most = data.choice.pack(masks)
         outer = data.outer or (data.x, data.y)
         if 0 < outer_batch < outer[0].shape[0]:
