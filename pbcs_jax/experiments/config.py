@@ -181,6 +181,11 @@ def check(config: ConfigDict) -> None:
             f"selection.objective {config.selection.objective!r} is unknown: use one of "
             f"{', '.join(objectives)}"
         )
+    if config.selection.objective == "kernel_then_network" and config.kernel.exchanges:
+        raise UserError(
+            f"kernel.exchanges is {config.kernel.exchanges}: exchanges end a selection by the "
+            "kernel, and a network's search would start from the probabilities before them; use 0"
+        )
     outer_settings(config)
     network(config)
     evaluation_settings(config, size(config))

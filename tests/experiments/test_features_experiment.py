@@ -78,6 +78,8 @@ def test_a_table(tmp_path):
     ("flag", "said"),
     [
         ("--config.num_inputs=900", "at most 784"),
+        ("--config.coreset_size=5", "use 'num_inputs'"),
+        ("--config.data.num_candidates=5", "use 'data.num_samples'"),
         ("--config.inputs.patch=5", "does not divide"),
         ("--config.inputs.noise=-1.0", "inputs.noise is -1.0"),
         ("--config.inputs.smooth=-1.0", "inputs.smooth is -1.0"),

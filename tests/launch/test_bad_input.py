@@ -18,6 +18,15 @@ BAD = {
     "model": ([SMOKE, "--config.model.name=magic"], "'magic'"),
     "judge": ([SMOKE, "--config.evaluation.model=magic"], "'magic'"),
     "transfer": ([SMOKE, "--config.evaluation.transfer=('magic',)"], "'magic'"),
+    "exchanges for nothing": (
+        [
+            SMOKE,
+            "--config.selection.objective=kernel_then_network",
+            "--config.kernel.exchanges=5",
+        ],
+        "kernel.exchanges is 5",
+    ),
+    "renamed key": ([SMOKE, "--config.kernel.features=raw"], "use 'kernel.embeddings'"),
     "epochs": ([SMOKE, "--config.evaluation.epochs=-1"], "epochs is -1"),
     "sweep": ([SMOKE, "--config.sweep.points=('coreset_sise=3',)"], "coreset_sise"),
     "experiment": ([SMOKE, "--config.experiment=magic"], "'magic'"),
