@@ -62,7 +62,7 @@ def _common() -> dict[str, Any]:
             "estimator": "auto",
             "optimizer": "auto",
             "learning_rate": 0.0,
-            "path_until": 0.5,
+            "path_until": 0.0,
         },
         "inner": _fields(Inner),
         "evaluation": {

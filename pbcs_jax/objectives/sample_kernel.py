@@ -84,7 +84,7 @@ class Kernel:
         all at once, goes ahead.
         """
         if n <= 5000:
-            return Settings(num_masks=32, outer_steps=400, learning_rate=0.05)
+            return Settings(num_masks=32, outer_steps=400, learning_rate=0.05, path_until=0.5)
         return Settings(
             num_masks=8, outer_steps=100, learning_rate=0.1, estimator="hybrid", path_until=0.5
         )

@@ -69,6 +69,13 @@ def test_every_preset_of_every_config_is_sound(file, monkeypatch):
         config_lib.check(module.get_config(preset))
 
 
+@pytest.mark.parametrize("n", [1000, 20_000])
+def test_the_kernel_has_the_same_defaults_from_python_and_from_the_command_line(n):
+    for template in (config_lib.summarization, config_lib.features):
+        config = template()
+        assert config_lib.kernel_loop(config, n) == config_lib.kernel(config).loop_settings(n)
+
+
 def test_a_finished_run_is_shown_again_and_not_repeated(finished):
     workdir, _ = finished
     before = {p: p.stat().st_mtime_ns for p in workdir.rglob("*") if p.is_file()}
