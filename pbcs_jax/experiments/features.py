@@ -24,7 +24,6 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
     outer = config_lib.loop_settings(config, n)
     noise = f", noise {config.inputs.noise:g}" if config.inputs.noise else ""
     return Task(
-        unit="inputs" if config.inputs.patch == 1 else "patches",
         n=n,
         candidates=InputCandidates(problem.x, problem.y, groups),
         baselines=INPUT_BASELINES,
@@ -49,7 +48,11 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
     )
 
 
-EXPERIMENT = Experiment(("pbcs", *INPUT_BASELINES), _task)
+def _unit(config: ConfigDict) -> str:
+    return "inputs" if config.inputs.patch == 1 else "patches"
+
+
+EXPERIMENT = Experiment(("pbcs", *INPUT_BASELINES), _unit, _task)
 
 
 def patches(shape: tuple[int, ...], side: int) -> np.ndarray:

@@ -36,27 +36,28 @@ def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Conso
         if method not in experiment.methods:
             known = ", ".join(experiment.methods)
             raise UserError(f"method {method!r} is unknown: use one of {known}")
-    problem = config_lib.load_problem(config)
-    task = experiment.task(config, problem)
-    if config_lib.size(config) > task.n:
-        raise UserError(
-            f"{config_lib.size_key(config)} is {config_lib.size(config)}: it must be at least 1 "
-            f"and at most {task.n}, the number of {task.unit} to choose from"
-        )
-    folder = open_workdir(workdir, config)
-    summary_file = folder / "summary.json"
+    size, unit = config_lib.size(config), experiment.unit(config)
+    summary_file = Path(workdir).expanduser() / "summary.json"
     if summary_file.exists():
+        folder = open_workdir(workdir, config)
         console.print(f"This run is finished: its results are in {folder}")
     else:
+        problem = config_lib.load_problem(config)
+        task = experiment.task(config, problem)
+        if size > task.n:
+            raise UserError(
+                f"{config_lib.size_key(config)} is {size}: it must be at least 1 and at most "
+                f"{task.n}, the number of {unit} to choose from"
+            )
+        folder = open_workdir(workdir, config)
         _print_plan(config, problem, task, folder, console)
         records = _choose_and_judge(config, problem, task, folder, console)
         summary = _summarize(config, problem, task, records)
-        _write_page(config, problem, task, records, summary, folder)
+        _write_page(config, problem, task, unit, records, summary, folder)
         report.write_json(summary_file, summary)  # last: it stands for all the rest
     summary = json.loads(summary_file.read_text())
     dataset = summary["dataset"]
-    title = f"{dataset['name']} ({dataset['source']}): {config_lib.size(config)} of "
-    title += f"{summary['num_choices']} {task.unit}"
+    title = f"{dataset['name']} ({dataset['source']}): {size} of {summary['num_choices']} {unit}"
     console.print(report.terminal_table(report.method_table(summary["methods"]), title))
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
     return summary
@@ -156,6 +157,7 @@ def _write_page(
     config: ConfigDict,
     problem: Problem,
     task: Task,
+    unit: str,
     records: Mapping[str, Mapping[str, Any]],
     summary: dict[str, Any],
     folder: Path,
@@ -163,7 +165,7 @@ def _write_page(
     """Writes `report.html` and the figures of the run."""
     chosen = {name: [np.array(c) for c in r["coresets"]] for name, r in records.items()}
     caption = f"Test accuracy of a fresh {config.evaluation.model} trained on the chosen "
-    caption += f"{task.unit} only, last step."
+    caption += f"{unit} only, last step."
     figures: list[report.Entry] = [
         ("Accuracy by method", caption, report.accuracy_by_method(summary["methods"]))
     ]
@@ -175,7 +177,7 @@ def _write_page(
         losses = report.outer_loss(steps, [record["outer_loss"] for record in history])
         figures.append(("Outer loss", "Mean over the masks of each outer step.", losses))
         heat = report.probability_evolution(steps, histograms, edges)
-        caption = f"How many {task.unit} have which probability, over time."
+        caption = f"How many {unit} have which probability, over time."
         figures.append(("Probabilities", caption, heat))
     figures += task.figures(chosen, folder)
     report.save_all(figures, folder / "figures")
@@ -185,7 +187,7 @@ def _write_page(
         ("Judged by", f"{config.evaluation.model}, {config.evaluation.num_seeds} seeds"),
         ("Seed", config.seed),
     ]
-    what = "Coreset" if task.unit == "samples" else "Inputs"
+    what = "Coreset" if unit == "samples" else "Inputs"
     table = {"Methods": report.method_table(summary["methods"])}
     report.write_report(folder / "report.html", f"{what} of {problem.name}", facts, table, figures)
 

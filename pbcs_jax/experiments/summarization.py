@@ -23,7 +23,6 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
     network = f" x {config.inner.steps} inner steps" if is_network else ""
     wrong = np.mean(problem.y != problem.y_true)
     return Task(
-        unit="samples",
         n=len(problem.y),
         candidates=Candidates(problem.x, problem.y, problem.num_classes, model, problem.validation),
         baselines=BASELINES,
@@ -50,7 +49,7 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
     )
 
 
-EXPERIMENT = Experiment(("pbcs", *BASELINES), _task)
+EXPERIMENT = Experiment(("pbcs", *BASELINES), lambda config: "samples", _task)
 
 
 def _selection(config: ConfigDict, problem: Problem):

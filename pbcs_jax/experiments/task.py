@@ -22,7 +22,6 @@ class Task(NamedTuple):
     """What is chosen, from what, and how it is shown.
 
     Attributes:
-      unit: what is chosen, such as 'samples'.
       n: how many there are to choose from.
       candidates: what the baselines choose from.
       baselines: by name, `(key, candidates, size) -> indices`.
@@ -37,7 +36,6 @@ class Task(NamedTuple):
       figures: `(chosen, folder) -> further figures of the page`.
     """
 
-    unit: str
     n: int
     candidates: Any
     baselines: Mapping[str, Callable[[jax.Array, Any, int], np.ndarray]]
@@ -53,7 +51,14 @@ class Task(NamedTuple):
 
 
 class Experiment(NamedTuple):
-    """An experiment: its methods, and the task that it makes of a config and the data."""
+    """An experiment.
+
+    Attributes:
+      methods: their names.
+      unit: `config -> what is chosen`, such as 'samples'.
+      task: what the experiment makes of a config and the data.
+    """
 
     methods: tuple[str, ...]
+    unit: Callable[[ConfigDict], str]
     task: Callable[[ConfigDict, Problem], Task]

@@ -94,16 +94,20 @@ def test_a_workdir_of_another_config_is_left_alone(finished):
     assert (workdir / "coreset.npz").read_bytes() == before
 
 
-def test_your_own_file(tmp_path):
+def test_your_own_file_which_a_finished_run_needs_no_more(tmp_path):
     path = tmp_path / "mine.npz"
     write_npz(path)
-    done = launch(
+    flags = (
         "--config=configs/npz.py:smoke",
         f"--config.data.path={path}",
         "--config.coreset_size=9",
         f"--workdir={tmp_path / 'run'}",
     )
+    done = launch(*flags)
     assert done.returncode == 0, done.stderr
+    path.unlink()
+    again = launch(*flags)
+    assert again.returncode == 0 and "finished" in again.stdout, again.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["dataset"] == {"name": "mine", "source": "npz", "num_train": 60, "num_test": 20}
 
