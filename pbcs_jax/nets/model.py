@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 
+from pbcs_jax.errors import UserError
+
 Variables = dict[str, Any]
 
 
@@ -54,9 +56,9 @@ def as_model(model: Any) -> Model:
         model = tuple(model)
     is_pair = isinstance(model, tuple) and len(model) == 2 and all(map(callable, model))
     if not (is_pair or isinstance(model, nn.Module)):
-        raise TypeError(
+        raise UserError(
             f"model is {model!r}: give an instance of a flax.linen module, or a pair of functions "
-            "(init(key, x), apply(params, x))."
+            "(init(key, x), apply(params, x))"
         )
     try:
         hash(model)
@@ -135,8 +137,8 @@ def _keywords(module: nn.Module) -> frozenset[str]:
         and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
     ]
     if unknown:
-        raise TypeError(
+        raise UserError(
             f"{type(module).__name__}.__call__ needs {', '.join(unknown)}: it may take x, train "
-            "and mask; give the others a default, or wrap it as (init(key, x), apply(params, x))."
+            "and mask; give the others a default, or wrap it as (init(key, x), apply(params, x))"
         )
     return frozenset(accepted)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pbcs_jax.errors import UserError
 from pbcs_jax.nets import MLP, Model, as_model, model, registry
 
 X = jnp.arange(6.0).reshape(3, 2)
@@ -78,12 +79,12 @@ def test_hashable_and_cached():
 
 @pytest.mark.parametrize("bad", [MLP, 3, (len,), (len, 3)])
 def test_neither_module_nor_pair(bad):
-    with pytest.raises(TypeError, match=r"give an instance of a flax.linen module, or a pair"):
+    with pytest.raises(UserError, match=r"give an instance of a flax.linen module, or a pair"):
         as_model(bad)
 
 
 def test_module_that_needs_more():
-    with pytest.raises(TypeError, match=r"Unfit.__call__ needs deterministic"):
+    with pytest.raises(UserError, match=r"Unfit.__call__ needs deterministic"):
         as_model(Unfit())
 
 
