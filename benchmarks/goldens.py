@@ -90,8 +90,7 @@ def calls() -> dict[str, Callable[[], pbcs.Result]]:
         return lambda: pbcs.select_features(key, x, y, net, 8, validation, **short, **options)
 
     def kernel_then_network():
-        found = pbcs.select_coreset(key, x, y, net, 12, objective="kernel").probabilities
-        return samples(objective=network, start=pbcs.soften(found, 12))()
+        return samples(objective="kernel_then_network")()
 
     groups = np.repeat(np.arange(18), 2).reshape(6, 6, 1)
     adam = pbcs.Inner(steps=8, optimizer="adam", batch_size=5, shared_init=False)

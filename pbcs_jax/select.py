@@ -101,7 +101,15 @@ def select_coreset(
         _check_model(model)
         if not isinstance(start, loop.State):
             proxy = select_coreset(
-                key, x, y, model, size, validation, objective="kernel", compute=compute, start=start
+                jax.random.fold_in(key, 1),
+                x,
+                y,
+                model,
+                size,
+                validation,
+                objective="kernel",
+                compute=compute,
+                start=start,
             )
             start = soften(proxy.probabilities, size)
         objective = "network"
@@ -222,9 +230,9 @@ def _search(
         _check_model(model)
     if validation is not None:
         check_rows("validation", *validation)
-    run_key, draw_key = jax.random.split(key)
+    run_key, draw_key, build_key = jax.random.split(key, 3)
     evaluate, improve = objective.build(
-        run_key, x, y, model, size, validation, choice, settings, compute
+        build_key, x, y, model, size, validation, choice, settings, compute
     )
     state = start if isinstance(start, loop.State) else loop.init(run_key, n, size, settings, start)
     state, history = loop.run(state, evaluate, settings, callback, compute.callback_every)

@@ -156,3 +156,24 @@ def test_an_nnx_model_fits_in_as_the_readme_says():
     quick = {"objective": pbcs.Network(pbcs.Inner(steps=20)), "outer_steps": 5}
     result = pbcs.select_coreset(jax.random.key(0), x, y, (init, apply), 5, **quick)
     assert result.history["outer_accuracy"][-1] > 0.8
+
+
+@pytest.mark.parametrize("choose", [pbcs.select_coreset, pbcs.select_features])
+def test_no_key_is_used_twice(choose, monkeypatch):
+    """What builds the objective and what draws the masks get keys of their own."""
+    seen = []
+
+    class Spy(pbcs.Network):
+        def build(self, key, *arguments):
+            seen.append(key)
+            return super().build(key, *arguments)
+
+    def init(key, *arguments):
+        seen.append(key)
+        return pbcs.init(key, *arguments)
+
+    monkeypatch.setattr("pbcs_jax.outer.loop.init", init)
+    x, y, _ = blobs(20)
+    choose(jax.random.key(0), x, y, Linear(), 2, objective=Spy(pbcs.Inner(steps=1)), outer_steps=1)
+    keys = {tuple(jax.random.key_data(key).tolist()) for key in seen}
+    assert len(seen) == len(keys) == 2

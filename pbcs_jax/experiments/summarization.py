@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -71,7 +72,7 @@ def _selection(config: ConfigDict, problem: Problem):
         if config.selection.objective == "kernel":
             return by(by_kernel, key, start=start, callback=callback)
         if config.selection.objective == "kernel_then_network" and start is None:
-            proxy = by(by_kernel, key)
+            proxy = by(by_kernel, jax.random.fold_in(key, 1))
             start = soften(proxy.probabilities, len(proxy.indices), config.kernel.soften)
         return by(by_network, key, start=start, callback=callback)
 

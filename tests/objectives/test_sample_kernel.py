@@ -275,7 +275,7 @@ def test_kernel_then_network_is_the_kernel_and_then_the_network():
     found = pbcs.select_coreset(
         key, x, y, model, 12, objective="kernel_then_network", outer_steps=0
     )
-    proxy = pbcs.select_coreset(key, x, y, None, 12, objective="kernel")
+    proxy = pbcs.select_coreset(jax.random.fold_in(key, 1), x, y, None, 12, objective="kernel")
     start = pbcs.soften(proxy.probabilities, 12)
     np.testing.assert_allclose(found.probabilities, pbcs.project(start, 12), atol=1e-6)
 
