@@ -16,7 +16,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from pbcs_jax.compute.mesh import use_all_cores
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.outer.loop import DivergenceError
 
 NEEDED = ("ml_collections", "orbax", "matplotlib", "PIL", "rich", "tensorboardX", "sklearn")
@@ -129,10 +129,7 @@ def main(arguments: list[str]) -> None:
     absl_logging.set_verbosity(absl_logging.WARNING)
     logging.getLogger("pbcs_jax").setLevel(logging.INFO)  # of this package only
     try:
-        if experiment not in EXPERIMENTS:
-            raise UserError(
-                f"experiment {experiment!r} is unknown: use one of {', '.join(EXPERIMENTS)}"
-            )
+        check_known("experiment", experiment, EXPERIMENTS)
         EXPERIMENTS[experiment](config, str(flags.FLAGS.workdir or default), Console())
     except (UserError, DivergenceError) as error:
         fail(str(error))

@@ -1,8 +1,58 @@
-"""The one error that a user can cause: bad input, said in one line."""
+"""The one error that a user can cause, always in one form: WHAT is VALUE: REMEDY."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
 
 
 class UserError(ValueError):
     """What was given, what is allowed, and what to do, in one line.
 
-    `launch.py` prints it without a traceback and exits with code 2.
+    The command line prints it without a traceback and exits with code 2.
     """
+
+
+def check_known(what: str, value: Any, known: Iterable[str], more: str = "") -> None:
+    """Raises unless `value` is one of `known`.
+
+    >>> check_known("estimator", "magic", ("pge", "path"), ", or an Estimator")
+    Traceback (most recent call last):
+    pbcs_jax.errors.UserError: estimator is 'magic': use one of pge, path, or an Estimator
+    """
+    known = list(known)
+    if value not in known:
+        raise UserError(f"{what} is {value!r}: use one of {', '.join(known)}{more}")
+
+
+def check_number(
+    what: str,
+    value: Any,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: bool = False,
+    below: bool = False,
+    whole: bool = False,
+) -> None:
+    """Raises unless `value` is a finite number from `least` to `most`.
+
+    Args:
+      what: its name.
+      value: given.
+      least: the smallest allowed; with `above`, not allowed itself.
+      most: the largest allowed; with `below`, not allowed itself.
+      above: see `least`.
+      below: see `most`.
+      whole: whether it must be a whole number.
+
+    >>> check_number("num_masks", 0, least=1)
+    Traceback (most recent call last):
+    pbcs_jax.errors.UserError: num_masks is 0: use a number of at least 1
+    """
+    refused = (above and value == least) or (below and value == most)
+    refused = refused or not (least <= value <= most and math.isfinite(value))
+    if not refused and not (whole and value != int(value)):
+        return
+    bounds = [f"above {least}" if above else f"of at least {least}"] if least > -math.inf else []
+    bounds += [f"below {most}" if below else f"of at most {most}"] if most < math.inf else []
+    wanted = " and ".join(bounds) or "that is finite"
+    raise UserError(f"{what} is {value}: use a {'whole ' * whole}number {wanted}")

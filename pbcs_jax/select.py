@@ -12,7 +12,7 @@ import numpy as np
 from pbcs_jax.choices import Choice, Inputs, Samples
 from pbcs_jax.choices import inputs as inputs_lib
 from pbcs_jax.compute.plan import Compute
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.objectives import InputKernel, Kernel, Network
 from pbcs_jax.outer import draw, loop, masks
 from pbcs_jax.outer.estimators import smoothed
@@ -124,12 +124,8 @@ def select_coreset(
     settings = _settings(asked, n, options)
     choice = Samples(masks.capacities(n, settings.largest_size(n, size)))
     data = (x, y, model, size, validation)
-    state, history, improve, draw_key = _search(
-        key, data, choice, n, asked, settings, compute, start, callback
-    )
-    s = state.probabilities
-    indices = draw.draw_coreset(draw_key, s, size, settings.final, np.asarray(y), max_ratio)
-    return loop.Result(improve(indices), np.asarray(s), history)
+    classes = (np.asarray(y), max_ratio)
+    return _select(key, data, choice, n, asked, settings, compute, start, callback, classes)
 
 
 def select_features(
@@ -191,12 +187,7 @@ def select_features(
         estimator = smoothed(settings.gradient_estimator(), near)
         settings = dataclasses.replace(settings, estimator=estimator)
     data = (x, y, model, size, validation)
-    state, history, improve, draw_key = _search(
-        key, data, Inputs(numbers), n, asked, settings, compute, start, callback
-    )
-    s = state.probabilities
-    indices = draw.draw_coreset(draw_key, s, size, settings.final)
-    return loop.Result(improve(indices), np.asarray(s), history)
+    return _select(key, data, Inputs(numbers), n, asked, settings, compute, start, callback)
 
 
 def soften(probabilities: Any, size: float, amount: float = SOFTEN) -> np.ndarray:
@@ -209,7 +200,7 @@ def soften(probabilities: Any, size: float, amount: float = SOFTEN) -> np.ndarra
     return (1 - amount) * s + amount * size / len(s)
 
 
-def _search(
+def _select(
     key: jax.Array,
     data: tuple[Any, Any, Any, int, Any],
     choice: Choice,
@@ -219,12 +210,9 @@ def _search(
     compute: Compute,
     start: Start,
     callback: Callback | None,
-) -> tuple[loop.State, dict[str, np.ndarray], Callable[[np.ndarray], np.ndarray], jax.Array]:
-    """The outer loop over n things to choose from.
-
-    Returns:
-      The last state, the history, what improves indices drawn from it, and the key to draw with.
-    """
+    classes: tuple[np.ndarray | None, float] = (None, 0.0),
+) -> loop.Result:
+    """The outer loop over n things to choose from, and the choice that it ends in."""
     x, y, model, size, validation = data
     if isinstance(objective, Network):
         _check_model(model)
@@ -236,11 +224,11 @@ def _search(
     )
     state = start if isinstance(start, loop.State) else loop.init(run_key, n, size, settings, start)
     state, history = loop.run(state, evaluate, settings, callback, compute.callback_every)
-
-    def improved(indices: np.ndarray) -> np.ndarray:
-        return improve(jax.random.fold_in(draw_key, 1), indices) if improve else indices
-
-    return state, history, improved, draw_key
+    s = state.probabilities
+    indices = draw.draw_coreset(draw_key, s, size, settings.final, *classes)
+    if improve is not None:
+        indices = improve(jax.random.fold_in(draw_key, 1), indices)
+    return loop.Result(indices, np.asarray(s), history)
 
 
 def _objective(given: Any, known: dict[str, Any], *more: str) -> Any:
@@ -249,17 +237,16 @@ def _objective(given: Any, known: dict[str, Any], *more: str) -> Any:
         return known[given]
     if isinstance(given, tuple(map(type, known.values()))):
         return given
-    names = ", ".join([*known, *more])
-    kinds = ", ".join(type(value).__name__ for value in known.values())
-    raise UserError(f"objective {given!r} is unknown: use one of {names}, or a value of {kinds}")
+    kinds = " or ".join(type(value).__name__ for value in known.values())
+    raise UserError(
+        f"objective is {given!r}: use one of {', '.join([*known, *more])}, or a value of {kinds}"
+    )
 
 
 def _settings(objective: Any, n: int, options: dict[str, Any]) -> Settings:
     """The objective's own settings of the outer loop with the user's in their place."""
-    known = [field.name for field in dataclasses.fields(Settings)]
     for name in options:
-        if name not in known:
-            raise UserError(f"option {name!r} is unknown: use one of {', '.join(known)}")
+        check_known("option", name, (field.name for field in dataclasses.fields(Settings)))
     return dataclasses.replace(objective.loop_settings(n), **options)
 
 

@@ -109,7 +109,7 @@ class TestKernel:
         x, y = table(n=12)
         mask = jnp.array([1.0, 1, 0, 0, 1, 0])
         evaluate = input_kernel.input_kernel_objective(
-            input_kernel.gather(x, y), bandwidth=0.7, ridge=0.1
+            input_kernel.gather(x, y), pbcs.InputKernel(0.7, 0.1)
         )
         found = evaluate(jax.random.key(0), mask[None]).losses[0]
         chosen = np.asarray(x)[:, np.asarray(mask) > 0]
@@ -131,10 +131,8 @@ class TestKernel:
         validation = input_kernel.gather(*table(n=10, seed=8), groups) if held_out else None
         evaluate = input_kernel.input_kernel_objective(
             input_kernel.gather(x, y, groups),
-            bandwidth=0.5,
-            ridge=0.1,
+            pbcs.InputKernel(0.5, 0.1, outer_loss=loss),
             validation=validation,
-            outer_loss=loss,
             path=True,
         )
         mask, key, step = jnp.array([0.9, 0.1, 0.7, 0.3]), jax.random.key(0), 1e-3
@@ -145,7 +143,7 @@ class TestKernel:
     def test_masks_of_nothing_and_of_everything(self):
         x, y = table()
         evaluate = input_kernel.input_kernel_objective(
-            input_kernel.gather(x, y), bandwidth=1.0, ridge=1e-6, path=True
+            input_kernel.gather(x, y), pbcs.InputKernel(1.0, 1e-6), path=True
         )
         masks = jnp.stack([jnp.zeros(6), jnp.ones(6), jnp.array([0.0, 1, 0, 0, 1, 0])])
         found = evaluate(jax.random.key(0), masks)
@@ -158,7 +156,7 @@ class TestKernel:
     def test_each_step_sees_other_samples(self):
         x, y = table(n=60)
         evaluate = input_kernel.input_kernel_objective(
-            input_kernel.gather(x, y), bandwidth=1.0, ridge=0.1, samples=20
+            input_kernel.gather(x, y), pbcs.InputKernel(1.0, 0.1, samples=20)
         )
         mask = jnp.ones((1, 6))
         first, again, other = (evaluate(jax.random.key(k), mask).losses[0] for k in (0, 0, 1))
@@ -182,7 +180,7 @@ class TestKernel:
         y = (x[:, 1, 1] > 0).astype(jnp.int32)
         still, moving = (
             input_kernel.input_kernel_objective(
-                input_kernel.gather(x, y), bandwidth=1.0, ridge=0.1, shifts=part, picture=(3, 3)
+                input_kernel.gather(x, y), pbcs.InputKernel(1.0, 0.1, shifts=part), (3, 3)
             )
             for part in (0.0, 0.5)
         )
@@ -268,8 +266,8 @@ class TestSelect:
             ({"smooth": 0.5}, "pictures"),
             ({"objective": pbcs.InputKernel(shifts=0.5)}, "pictures"),
             ({"size": 0}, "size is 0"),
-            ({"size": 7}, "at most 6"),
-            ({"objective": "magic"}, "objective 'magic' is unknown"),
+            ({"size": 7}, "of at most 6"),
+            ({"objective": "magic"}, "objective is 'magic'"),
             ({"model": None, "objective": "network"}, "model is None"),
             ({"groups": [0, 1, 2]}, "groups have shape"),
             ({"groups": [0, 0, 0, 2, 2, 2]}, "without gaps"),
@@ -288,12 +286,12 @@ class TestSelect:
 
 @pytest.mark.parametrize("shifts", [-0.1, 1.1])
 def test_shifts_are_a_part(shifts):
-    with pytest.raises(pbcs.UserError, match="from 0 to 1"):
+    with pytest.raises(pbcs.UserError, match="of at least 0 and of at most 1"):
         pbcs.InputKernel(shifts=shifts)
 
 
 def test_what_networks_are_scored_on_is_checked():
-    with pytest.raises(pbcs.UserError, match="outer_on 'some' is unknown"):
+    with pytest.raises(pbcs.UserError, match="outer_on is 'some'"):
         Network(outer_on="some")
     x, y = table()
     with pytest.raises(pbcs.UserError, match="it is for inputs"):

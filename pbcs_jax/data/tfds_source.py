@@ -68,18 +68,18 @@ def load_tfds(name: str, dir: str) -> Arrays:
         features["label"], "num_classes"
     ):
         raise UserError(
-            f"tfds data set {name!r} has the features {', '.join(features or {})}; "
-            "classification needs 'image' and a class 'label': choose another data set"
+            f"tfds data set {name!r} has the features {', '.join(features or {})}: "
+            "choose another data set, with 'image' and a class 'label'"
         )
     if not {"train", "test"} <= set(splits):
         raise UserError(
-            f"tfds data set {name!r} has the splits {', '.join(splits)}; "
-            "'train' and 'test' are needed: choose another data set, or use source 'npz'"
+            f"tfds data set {name!r} has the splits {', '.join(splits)}: "
+            "choose another data set with 'train' and 'test', or use source 'npz'"
         )
     if None in features["image"].shape:
         raise UserError(
-            f"tfds data set {name!r} has images of shape {features['image'].shape}; one fixed size "
-            "is needed: choose another data set, or resize it yourself and use source 'npz'"
+            f"tfds data set {name!r} has images of shape {features['image'].shape}: one fixed size "
+            "is needed; choose another data set, or resize it yourself and use source 'npz'"
         )
     train, test = (_read(builder, split, name) for split in ("train", "test"))
     return Arrays(*train, *test, features["label"].num_classes)
@@ -95,7 +95,7 @@ def _prepared(name: str, dir: str) -> Any:
         return None
     except Exception as error:  # a malformed name, two copies, a damaged json file: any type
         raise UserError(
-            f"tfds data set {name!r} cannot be opened in {_place(dir)}: {one_line(error)}; "
+            f"tfds data set {name!r} cannot be opened in {_place(dir)} ({one_line(error)}): "
             "correct the name or the directory"
         ) from error
 
@@ -106,14 +106,14 @@ def _prepare(name: str, dir: str) -> Any:
 
     if re.split("[:/]", name)[0] not in tfds.list_builders(with_community_datasets=False):
         raise UserError(
-            f"tfds knows no data set {name!r} and {_place(dir)} holds no prepared copy; use a name "
+            f"tfds data set is {name!r}, and {_place(dir)} has no prepared copy of it: use a name "
             "of the tfds catalogue, such as mnist or cifar10, or the directory of your copy"
         )
     # tfds itself would retry for minutes before giving up.
     if not network_answers():
         raise UserError(
             f"tfds data set {name!r} is not prepared in {_place(dir)} and the network does not "
-            "answer; go online, give the directory of a prepared copy, or use source 'npz'"
+            "answer: go online, give the directory of a prepared copy, or use source 'npz'"
             + (" or 'bundled'" if name == "mnist" else "")
         )
     try:
@@ -122,7 +122,7 @@ def _prepare(name: str, dir: str) -> Any:
             builder.download_and_prepare(file_format="array_record")
     except Exception as error:  # the download, the disk or the data set's own code: any type
         raise UserError(
-            f"tfds could not prepare {name!r} in {_place(dir)}: {one_line(error)}; try again, "
+            f"tfds could not prepare {name!r} in {_place(dir)} ({one_line(error)}): try again, "
             "prepare it elsewhere with file_format='array_record', or use source 'npz'"
         ) from error
     return builder
@@ -143,12 +143,12 @@ def _read(builder: Any, split: str, name: str) -> tuple[np.ndarray, np.ndarray]:
     except NotImplementedError as error:
         formats = ", ".join(f.value for f in builder.info.available_file_formats())
         raise UserError(
-            f"tfds data set {name!r} in {builder.data_dir} is stored as {formats}; array_record is "
-            "needed: prepare it with file_format='array_record', or give another directory"
+            f"tfds data set {name!r} in {builder.data_dir} is stored as {formats}, not as "
+            "array_record: prepare it with file_format='array_record', or give another directory"
         ) from error
     except Exception as error:  # a damaged file shows as whatever the C++ reader raises
         raise UserError(
-            f"tfds data set {name!r} in {builder.data_dir} cannot be read: {one_line(error)}; "
+            f"tfds data set {name!r} in {builder.data_dir} cannot be read ({one_line(error)}): "
             "delete that directory and run again"
         ) from error
     return x, y

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from pbcs_jax import data, nets
 from pbcs_jax.compute.plan import Compute
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_known, check_number
 from pbcs_jax.inner.train import Inner
 from pbcs_jax.objectives import InputKernel, Kernel, Network
 from pbcs_jax.outer.settings import Settings
@@ -128,8 +128,7 @@ def choose_preset(preset: str | None, presets: Mapping[str, Mapping[str, Any]], 
       config: what they change.
     """
     preset = preset or "default"
-    if preset not in presets:
-        raise UserError(f"preset {preset!r} is unknown: use one of {', '.join(presets)}")
+    check_known("preset", preset, presets)
     config.update_from_flattened_dict(presets[preset])
     return config
 
@@ -140,7 +139,7 @@ def unknown_key(key: str, config: Mapping[str, Any] | ConfigDict) -> UserError:
     if key in RENAMED[experiment]:
         return UserError(f"config key {key!r} was renamed: use {RENAMED[experiment][key]!r}")
     allowed = ", ".join(flatten(TEMPLATES[experiment]()))
-    return UserError(f"config key {key!r} is unknown: use one of {allowed}")
+    return UserError(f"config key is {key!r}: use one of {allowed}")
 
 
 def check(config: ConfigDict) -> None:
@@ -165,22 +164,15 @@ def check(config: ConfigDict) -> None:
         "inputs.smooth": 0,
     }
     for key, value in least.items():
-        if key in given and given[key] < value:
-            raise UserError(f"{key} is {given[key]}: use at least {value}")
-    if 0 < config.selection.get("max_ratio", 0) < 1 or config.selection.get("max_ratio", 0) < 0:
-        raise UserError(
-            f"selection.max_ratio is {config.selection.max_ratio}: use 0, or at least 1"
-        )
+        if key in given:
+            check_number(key, given[key], least=value)
+    if config.selection.get("max_ratio"):  # 0 leaves the classes alone
+        check_number("selection.max_ratio", config.selection.max_ratio, least=1)
     for name in (config.evaluation.model, *config.evaluation.transfer):
         make_net(name, 0, 0.0, 10)
     if not config.methods or len(set(config.methods)) != len(config.methods):
         raise UserError(f"methods are {tuple(config.methods)}: name at least one, and none twice")
-    objectives = OBJECTIVES[config.experiment]
-    if config.selection.objective not in objectives:
-        raise UserError(
-            f"selection.objective {config.selection.objective!r} is unknown: use one of "
-            f"{', '.join(objectives)}"
-        )
+    check_known("selection.objective", config.selection.objective, OBJECTIVES[config.experiment])
     if config.selection.objective == "kernel_then_network" and config.kernel.exchanges:
         raise UserError(
             f"kernel.exchanges is {config.kernel.exchanges}: exchanges end a selection by the "

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from pbcs_jax import report
 from pbcs_jax.baselines.inputs import INPUT_BASELINES, InputCandidates
 from pbcs_jax.choices import Inputs
 from pbcs_jax.choices import inputs as inputs_lib
@@ -15,6 +14,9 @@ from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.task import Chosen, Experiment, Task
 from pbcs_jax.outer import loop
+from pbcs_jax.report.files import write_npz
+from pbcs_jax.report.inputs import chosen_inputs, input_probabilities, probability_film
+from pbcs_jax.report.page import Entry
 from pbcs_jax.select import select_features
 
 
@@ -102,13 +104,11 @@ def _selection(config: ConfigDict, problem: Problem, groups: np.ndarray, outer: 
 def _keep_probabilities(state: loop.State, folder: Path) -> None:
     """For the film of the probabilities over time."""
     file = folder / "probabilities" / f"{int(state.step):06d}.npz"
-    report.write_npz(file, probabilities=np.asarray(state.probabilities))
+    write_npz(file, probabilities=np.asarray(state.probabilities))
 
 
-def _figures(
-    chosen: Chosen, folder: Path, problem: Problem, groups: np.ndarray
-) -> list[report.Entry]:
-    figures: list[report.Entry] = []
+def _figures(chosen: Chosen, folder: Path, problem: Problem, groups: np.ndarray) -> list[Entry]:
+    figures: list[Entry] = []
     if problem.images is not None:
         examples = [int(np.flatnonzero(problem.y == c)[0]) for c in np.unique(problem.y)]
         masks = {name: np.isin(groups, drawn[0]) for name, drawn in chosen.items()}
@@ -117,7 +117,7 @@ def _figures(
                 "The chosen inputs",
                 "White is chosen, black is chosen where the picture has ink; one sample of each "
                 "class, as it was before any noise. For a random method, its first draw.",
-                report.chosen_inputs(masks, problem.images[examples]),
+                chosen_inputs(masks, problem.images[examples]),
             )
         )
     if "pbcs" not in chosen:
@@ -125,11 +125,11 @@ def _figures(
     files = sorted((folder / "probabilities").glob("*.npz"))
     maps = np.stack([np.load(file)["probabilities"][groups] for file in files])
     if problem.images is not None:
-        film = report.probability_film([int(f.stem) for f in files], maps.mean(-1))
+        film = probability_film([int(f.stem) for f in files], maps.mean(-1))
         caption = "The probability of each input as the search goes on; white is 1."
         figures.append(("Probabilities over time", caption, film))
     elif groups.ndim == 1:
-        bars = report.input_probabilities(maps[-1], chosen["pbcs"][0])
+        bars = input_probabilities(maps[-1], chosen["pbcs"][0])
         caption = "The probability of each input; the chosen ones are in colour."
         figures.append(("Probabilities at the end", caption, bars))
     return figures

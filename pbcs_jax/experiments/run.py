@@ -14,15 +14,18 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from pbcs_jax import report
 from pbcs_jax.data import Problem
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments import selection
 from pbcs_jax.experiments.judge import Judge, make_judges
 from pbcs_jax.experiments.progress import progress_bar
 from pbcs_jax.experiments.task import Experiment, Task
 from pbcs_jax.experiments.workdir import open_workdir, read_metrics
+from pbcs_jax.report.figures import accuracy_by_method, outer_loss, probability_evolution
+from pbcs_jax.report.files import write_json
+from pbcs_jax.report.page import Entry, save_all, write_report
+from pbcs_jax.report.tables import method_table, terminal_table
 
 
 def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Console):
@@ -33,9 +36,7 @@ def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Conso
     """
     config_lib.check(config)
     for method in config.methods:
-        if method not in experiment.methods:
-            known = ", ".join(experiment.methods)
-            raise UserError(f"method {method!r} is unknown: use one of {known}")
+        check_known("method", method, experiment.methods)
     size, unit = config_lib.size(config), experiment.unit(config)
     summary_file = Path(workdir).expanduser() / "summary.json"
     if summary_file.exists():
@@ -54,11 +55,11 @@ def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Conso
         records = _choose_and_judge(config, problem, task, folder, console)
         summary = _summarize(config, problem, task, records)
         _write_page(config, problem, task, unit, records, summary, folder)
-        report.write_json(summary_file, summary)  # last: it stands for all the rest
+        write_json(summary_file, summary)  # last: it stands for all the rest
     summary = json.loads(summary_file.read_text())
     dataset = summary["dataset"]
     title = f"{dataset['name']} ({dataset['source']}): {size} of {summary['num_choices']} {unit}"
-    console.print(report.terminal_table(report.method_table(summary["methods"]), title))
+    console.print(terminal_table(method_table(summary["methods"]), title))
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
     return summary
 
@@ -100,7 +101,7 @@ def _choose_and_judge(
                 "runs": runs,
                 "coresets": [coreset.tolist() for coreset in coresets],
             }
-            report.write_json(file, record)
+            write_json(file, record)
         records[name] = json.loads(file.read_text())
     return records
 
@@ -166,21 +167,19 @@ def _write_page(
     chosen = {name: [np.array(c) for c in r["coresets"]] for name, r in records.items()}
     caption = f"Test accuracy of a fresh {config.evaluation.model} trained on the chosen "
     caption += f"{unit} only, last step."
-    figures: list[report.Entry] = [
-        ("Accuracy by method", caption, report.accuracy_by_method(summary["methods"]))
-    ]
+    figures: list[Entry] = [("Accuracy by method", caption, accuracy_by_method(summary["methods"]))]
     history = read_metrics(folder)
     if history:
         steps = [record["step"] for record in history]
         histograms = np.array([record["histogram"] for record in history])
         edges = np.linspace(0, 1, histograms.shape[1] + 1)
-        losses = report.outer_loss(steps, [record["outer_loss"] for record in history])
+        losses = outer_loss(steps, [record["outer_loss"] for record in history])
         figures.append(("Outer loss", "Mean over the masks of each outer step.", losses))
-        heat = report.probability_evolution(steps, histograms, edges)
+        heat = probability_evolution(steps, histograms, edges)
         caption = f"How many {unit} have which probability, over time."
         figures.append(("Probabilities", caption, heat))
     figures += task.figures(chosen, folder)
-    report.save_all(figures, folder / "figures")
+    save_all(figures, folder / "figures")
     facts = [
         ("Data", f"{problem.name} ({problem.source})"),
         *task.facts,
@@ -188,8 +187,8 @@ def _write_page(
         ("Seed", config.seed),
     ]
     what = "Coreset" if unit == "samples" else "Inputs"
-    table = {"Methods": report.method_table(summary["methods"])}
-    report.write_report(folder / "report.html", f"{what} of {problem.name}", facts, table, figures)
+    table = {"Methods": method_table(summary["methods"])}
+    write_report(folder / "report.html", f"{what} of {problem.name}", facts, table, figures)
 
 
 def _print_plan(

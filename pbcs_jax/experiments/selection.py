@@ -7,12 +7,12 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from pbcs_jax import report
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.progress import progress_bar
 from pbcs_jax.experiments.task import Task
 from pbcs_jax.experiments.workdir import Checkpoints, MetricsLog
 from pbcs_jax.outer import loop
+from pbcs_jax.report.files import write_npz
 
 
 def select(
@@ -40,7 +40,7 @@ def select(
         finally:
             checkpoints.close()
             log.close()
-    report.write_npz(
+    write_npz(
         folder / "coreset.npz",
         indices=result.indices,
         probabilities=result.probabilities,

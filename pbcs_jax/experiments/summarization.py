@@ -6,12 +6,13 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from pbcs_jax import report
 from pbcs_jax.baselines import BASELINES, Candidates
 from pbcs_jax.choices import Samples
 from pbcs_jax.data import Problem
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.task import Chosen, Experiment, Task
+from pbcs_jax.report.figures import class_counts, contact_sheet
+from pbcs_jax.report.page import Entry
 from pbcs_jax.select import select_coreset, soften
 
 
@@ -91,22 +92,22 @@ def _describe(draws: list[np.ndarray], problem: Problem, corrupted: bool) -> dic
     return described
 
 
-def _figures(chosen: Chosen, problem: Problem) -> list[report.Entry]:
+def _figures(chosen: Chosen, problem: Problem) -> list[Entry]:
     counts = {
         name: np.bincount(problem.y[drawn[0]], minlength=problem.num_classes)
         for name, drawn in chosen.items()
     }
     names = [str(c) for c in range(problem.num_classes)]
-    figures: list[report.Entry] = [
+    figures: list[Entry] = [
         (
             "Classes of the coreset",
             "Samples of each class, by label; for a random method, its first draw.",
-            report.class_counts(counts, names),
+            class_counts(counts, names),
         )
     ]
     if problem.images is not None and "pbcs" in chosen:
         rows = chosen["pbcs"][0]
-        sheet = report.contact_sheet(problem.images[rows], problem.y[rows], problem.y_true[rows])
+        sheet = contact_sheet(problem.images[rows], problem.y[rows], problem.y_true[rows])
         caption = "What PBCS selected; a red frame marks a wrong label."
         figures.append(("The coreset", caption, sheet))
     return figures

@@ -13,10 +13,13 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from pbcs_jax import report
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.workdir import open_workdir
+from pbcs_jax.report.figures import sweep_figure
+from pbcs_jax.report.files import write_atomically, write_json
+from pbcs_jax.report.page import Entry, save_all, write_report
+from pbcs_jax.report.tables import Rows, markdown_table, sweep_table, terminal_table
 
 Run = Callable[[ConfigDict, str, Console], dict[str, Any]]
 
@@ -120,18 +123,16 @@ def _write(summary: dict[str, Any], config: ConfigDict, folder: Path, console: C
     points = {point: found["methods"] for point, found in summary["points"].items()}
     metrics = list(dict.fromkeys(m for p in points.values() for r in p.values() for m in r))
     metrics.remove("seconds")
-    tables: dict[str, report.Rows] = {}
-    figures: list[report.Entry] = []
+    tables: dict[str, Rows] = {}
+    figures: list[Entry] = []
     for metric in metrics:
         title = METRICS.get(metric, metric.replace("_", " ") + ", %")
-        tables[title] = report.sweep_table(
-            {_label(p, points): m for p, m in points.items()}, metric
-        )
+        tables[title] = sweep_table({_label(p, points): m for p, m in points.items()}, metric)
         for panel, (axis, values, curves) in _panels(points, metric).items():
             heading = f"{title.removesuffix(', %').capitalize()}{panel and ': ' + panel}"
             caption = f"Mean and standard deviation over {len(summary['seeds'])} seeds."
-            figures.append((heading, caption, report.sweep_figure(axis, values, curves, title)))
-    report.save_all(figures, folder / "figures")
+            figures.append((heading, caption, sweep_figure(axis, values, curves, title)))
+    save_all(figures, folder / "figures")
     dataset = summary["dataset"]
     facts = [
         ("Data", f"{dataset['name']} ({dataset['source']})"),
@@ -139,13 +140,13 @@ def _write(summary: dict[str, Any], config: ConfigDict, folder: Path, console: C
         ("Judged by", f"{config.evaluation.model}, last step"),
         ("Seeds", ", ".join(map(str, summary["seeds"]))),
     ]
-    report.write_report(folder / "report.html", f"Sweep: {dataset['name']}", facts, tables, figures)
-    markdown = "\n".join(f"{t}\n\n{report.markdown_table(rows)}" for t, rows in tables.items())
-    report.write_atomically(folder / "table.md", markdown)
-    report.write_json(folder / "summary.json", summary)
+    write_report(folder / "report.html", f"Sweep: {dataset['name']}", facts, tables, figures)
+    markdown = "\n".join(f"{t}\n\n{markdown_table(rows)}" for t, rows in tables.items())
+    write_atomically(folder / "table.md", markdown)
+    write_json(folder / "summary.json", summary)
     console.rule("All runs")
     for title, rows in tables.items():
-        console.print(report.terminal_table(rows, f"{title}, mean ± std over seeds"))
+        console.print(terminal_table(rows, f"{title}, mean ± std over seeds"))
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
 
 

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from pbcs_jax import report
 from pbcs_jax.choices import Choice
 from pbcs_jax.data import Problem
 from pbcs_jax.outer import loop
+from pbcs_jax.report.page import Entry
 from pbcs_jax.select import Callback, Start
 
 Chosen = dict[str, list[np.ndarray]]
@@ -47,7 +47,7 @@ class Task(NamedTuple):
     watch: Callable[[loop.State, Path], None]
     plan: tuple[str, str]
     facts: list[tuple[str, Any]]
-    figures: Callable[[Chosen, Path], list[report.Entry]]
+    figures: Callable[[Chosen, Path], list[Entry]]
 
 
 class Experiment(NamedTuple):

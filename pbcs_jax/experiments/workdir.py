@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments.config import flatten
 from pbcs_jax.outer.loop import Metrics, State
-from pbcs_jax.report import write_json
+from pbcs_jax.report.files import write_json
 
 _PACKAGES = ("pbcs_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_known
 
 LossFn = Callable[[jax.Array, jax.Array], jax.Array]
 
@@ -57,7 +57,7 @@ def check_gradient(loss: LossFn) -> None:
     """Raises for a loss that path gradients cannot go through."""
     if loss is error_rate:
         raise UserError(
-            "outer_loss 'error_rate' has no gradient: use 'brier', 'cross_entropy' or "
+            "outer_loss is 'error_rate', which has no gradient: use 'brier', 'cross_entropy' or "
             "'squared_error', or the estimator 'pge'"
         )
 
@@ -66,6 +66,5 @@ def get(loss: str | LossFn) -> LossFn:
     """A loss by name; a function is given back as it is."""
     if callable(loss):
         return loss
-    if loss not in _LOSSES:
-        raise UserError(f"loss {loss!r} is unknown: use one of {', '.join(_LOSSES)}, or a function")
+    check_known("loss", loss, _LOSSES, ", or a function")
     return _LOSSES[loss]

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import check_number
 from pbcs_jax.inner import span
 from pbcs_jax.inner.losses import LossFn
 from pbcs_jax.nets.model import Model
@@ -51,11 +51,9 @@ class Inner:
 
     def __post_init__(self):
         for name in ("steps", "batch_size", "tolerance", "weight_decay"):
-            if getattr(self, name) < 0:
-                raise UserError(f"inner.{name} is {getattr(self, name)}: it must not be negative")
-        if not 0 <= self.momentum < 1:
-            raise UserError(f"inner.momentum is {self.momentum}: it must be at least 0 and below 1")
-        self.transformation()  # a wrong name or rate is said here, not in the middle of a trace
+            check_number(f"inner.{name}", getattr(self, name), least=0)
+        check_number("inner.momentum", self.momentum, least=0, most=1, below=True)
+        self.transformation()  # a wrong name or rate raises here, not in the middle of a trace
 
     def transformation(self) -> optax.GradientTransformation:
         """The optax optimiser that this describes."""
@@ -130,7 +128,7 @@ def train(
       variables: the initialisation.
       coreset: the packed data.
     """
-    return _finish(_train_for(model, loss_fn, settings, key, variables, coreset, settings.steps))
+    return _finish(_train_for(settings.steps, model, loss_fn, settings, key, variables, coreset))
 
 
 def train_and_differentiate(
@@ -158,9 +156,8 @@ def train_and_differentiate(
     Returns:
       The trained model, what `outer` gave, and the `Tail`.
     """
-    before = _train_for(
-        model, loss_fn, settings, key, variables, coreset, max(settings.steps - path_steps, 0)
-    )
+    steps = max(settings.steps - path_steps, 0)
+    before = _train_for(steps, model, loss_fn, settings, key, variables, coreset)
     # What candidates outside of the coreset would change lies outside of its span: in full here.
     step = _make_step(model, loss_fn, settings, key, coreset)
 
@@ -196,15 +193,7 @@ def _finish(progress: _Progress) -> Trained:
     return Trained(progress.variables, progress.loss, progress.step, untrained | converged)
 
 
-def _train_for(
-    model: Model,
-    loss_fn: LossFn,
-    settings: Inner,
-    key: jax.Array,
-    variables: Any,
-    coreset: Coreset,
-    steps: int,
-) -> _Progress:
+def _train_for(steps, model, loss_fn, settings: Inner, key, variables, coreset) -> _Progress:
     """The first `steps` steps, in the span of the coreset where that is less work."""
     start = _begin(settings, variables, coreset.weights.shape[0])
     back = lambda progress: progress  # noqa: E731

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import check_known
 from pbcs_jax.nets import winograd
 from pbcs_jax.nets.direct import Pads, direct_conv
 
@@ -117,10 +117,7 @@ class Conv(nn.Module):
             "direct": _direct_conv,
             "native": _native_conv,
         }
-        if name not in known:
-            raise UserError(
-                f"Conv implementation {name!r} is unknown: use 'auto' or one of {', '.join(known)}."
-            )
+        check_known("implementation", name, known, ", or auto")
         return known[name](x, kernel, self.strides, pads, pool)
 
     def _fastest(self, channels: int) -> str:

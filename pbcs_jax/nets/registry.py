@@ -5,7 +5,7 @@ from typing import Any
 
 import flax.linen as nn
 
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.nets.convnet import ConvNet
 from pbcs_jax.nets.mlp import MLP
 from pbcs_jax.nets.resnet import ResNet18, ResNet32
@@ -30,13 +30,11 @@ def create(name: str, num_classes: int, **options: Any) -> nn.Module:
       >>> create('mlp', 10, dropout=0.2).hidden
       (100, 100)
     """
-    if name not in NETS:
-        raise UserError(f"there is no net {name!r}: use one of {', '.join(NETS)}.")
+    check_known("net", name, NETS)
     net = NETS[name]
     allowed = set(inspect.signature(net).parameters) - {"num_classes", "parent", "name"}
     if unknown := sorted(set(options) - allowed):
         raise UserError(
-            f"net {name!r} has no option {', '.join(unknown)}: "
-            f"leave it out or use {', '.join(sorted(allowed))}."
+            f"option of net {name!r} is {', '.join(unknown)}: use {', '.join(sorted(allowed))}"
         )
     return net(num_classes=num_classes, **options)

@@ -20,7 +20,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from pbcs_jax.compute.chunks import in_chunks
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.inner.pretrain import FEWEST_STEPS, pretrain
 from pbcs_jax.nets.conv import Conv
 from pbcs_jax.nets.model import Model, Variables, as_model
@@ -104,10 +104,7 @@ def make(
     """
     names = name.split("+")
     for one in names:
-        if one not in NAMES:
-            raise UserError(
-                f"embeddings {one!r} are unknown: use one of {', '.join(NAMES)}, or an array"
-            )
+        check_known("embeddings", one, NAMES, ", or an array")
     if len(names) > 1:
         parts = [make(one, key, x, y, model, others, size, weights) for one in names]
         parts = [normalise(*rows) for rows in parts]
@@ -116,7 +113,7 @@ def make(
         is_picture = x.ndim == 4 and min(x.shape[1:3]) >= _PATCH + _POOLED - 1
         name = "patches" if is_picture else "raw"
     if name in (*NETWORKS, "network") and model is None:
-        raise UserError(f"embeddings {name!r} are those of a network: give a model")
+        raise UserError(f"model is None: embeddings {name!r} are those of a network; give a model")
     if name in NETWORKS:
         function = _networks_tangents(name, key, x, y, model, size, weights)
         return [function(jnp.asarray(rows)) for rows in (x, *others)]

@@ -19,7 +19,7 @@ from pbcs_jax.choices import Inputs
 from pbcs_jax.choices import inputs as inputs_lib
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.plan import Compute
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_number
 from pbcs_jax.inner import losses
 from pbcs_jax.objectives import ridge as ridge_lib
 from pbcs_jax.objectives.exchange import exchange_inputs
@@ -59,13 +59,10 @@ class InputKernel:
 
     def __post_init__(self):
         for name in ("bandwidth", "ridge", "exchanges"):
-            if getattr(self, name) < 0:
-                raise UserError(f"kernel.{name} is {getattr(self, name)}: it must not be negative")
+            check_number(f"kernel.{name}", getattr(self, name), least=0)
         for name in ("samples", "exchange_samples"):
-            if getattr(self, name) < 2:
-                raise UserError(f"kernel.{name} is {getattr(self, name)}: use at least 2")
-        if not 0 <= self.shifts <= 1:
-            raise UserError(f"kernel.shifts is {self.shifts}: use a value from 0 to 1")
+            check_number(f"kernel.{name}", getattr(self, name), least=2)
+        check_number("kernel.shifts", self.shifts, least=0, most=1)
 
     def loop_settings(self, n: int) -> Settings:
         """The outer loop's settings where the user sets none."""
@@ -89,18 +86,9 @@ class InputKernel:
         held_out = validation and gather(validation[0], validation[1], choice.groups)
 
         def make(samples: int, path: bool) -> Objective:
-            return input_kernel_objective(
-                data,
-                bandwidth=bandwidth,
-                ridge=ridge,
-                samples=samples,
-                shifts=self.shifts,
-                picture=np.shape(x)[1:],
-                validation=held_out,
-                outer_loss=self.outer_loss,
-                path=path,
-                compute=compute,
-            )
+            chosen = dataclasses.replace(self, bandwidth=bandwidth, ridge=ridge, samples=samples)
+            shape = np.shape(x)[1:]
+            return input_kernel_objective(data, chosen, shape, held_out, path, compute)
 
         evaluate = make(self.samples, settings.gradient_estimator().needs_path)
         if not self.exchanges:
@@ -130,14 +118,9 @@ def gather(x: jax.Array, y: jax.Array, groups: Any = None) -> Data:
 
 def input_kernel_objective(
     data: Data,
-    *,
-    bandwidth: float,
-    ridge: float,
-    samples: int = 500,
-    shifts: float = 0.0,
+    settings: InputKernel,
     picture: tuple[int, ...] = (),
     validation: Data | None = None,
-    outer_loss: str | losses.LossFn = "squared_error",
     path: bool = False,
     compute: Compute = Compute(),  # noqa: B008 (immutable)
 ) -> Objective:
@@ -145,17 +128,14 @@ def input_kernel_objective(
 
     Args:
       data: from `gather`.
-      bandwidth: > 0, see `InputKernel`.
-      ridge: > 0.
-      samples: see `InputKernel`.
-      shifts: see `InputKernel`.
+      settings: with a bandwidth and a ridge above 0.
       picture: the shape of a sample, `(height, width, ...)`, for `shifts`.
       validation: held-out outer data, from `gather`; leave-one-out if None.
-      outer_loss: see `InputKernel`.
       path: whether to give dL/dm.
       compute: devices and chunks; of CPU devices one only, see `mesh.solver_mesh`.
     """
-    loss_fn = ridge_lib.outer_loss_of(outer_loss, data.classes, path)
+    samples, shifts, ridge = settings.samples, settings.shifts, settings.ridge
+    loss_fn = ridge_lib.outer_loss_of(settings.outer_loss, data.classes, path)
     if shifts and len(picture) < 2:
         raise UserError(
             f"kernel.shifts is {shifts} and a sample has shape {picture}: use 0 unless "
@@ -165,7 +145,7 @@ def input_kernel_objective(
 
     def outer_of(mask, rows, held_out):
         keep = mask[rows.groups]
-        scale = _scale(rows.x, keep, bandwidth)
+        scale = _scale(rows.x, keep, settings.bandwidth)
         gram = jnp.exp(-_distances(rows.x, rows.x, keep) / scale)
         dual, free = _solve(gram, rows.targets, ridge)
         if held_out is None:

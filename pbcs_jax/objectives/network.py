@@ -10,7 +10,7 @@ from pbcs_jax.choices import Choice
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.chunks import in_chunks
 from pbcs_jax.compute.plan import Compute, plan
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_known, check_number
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.train import Inner, train, train_and_differentiate
 from pbcs_jax.nets.model import Model, as_model
@@ -47,10 +47,9 @@ class Network:
     def __post_init__(self):
         losses.get(self.loss_fn)
         losses.get(self.outer_loss)
-        if self.outer_on not in OUTER_ON:
-            raise UserError(
-                f"outer_on {self.outer_on!r} is unknown: use one of {', '.join(OUTER_ON)}"
-            )
+        check_known("outer_on", self.outer_on, OUTER_ON)
+        check_number("outer_batch", self.outer_batch, least=0)
+        check_number("path_steps", self.path_steps, least=0)
 
     def loop_settings(self, n: int) -> Settings:
         """The outer loop's settings where the user sets none."""

@@ -21,7 +21,7 @@ from jax.scipy.linalg import cho_solve
 from pbcs_jax.choices import Samples
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.plan import Compute
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_number
 from pbcs_jax.inner import losses
 from pbcs_jax.objectives import ridge as ridge_lib
 from pbcs_jax.objectives.embeddings import embed
@@ -68,8 +68,7 @@ class Kernel:
 
     def __post_init__(self):
         for name in ("ridge", "candidate_weight", "exchanges"):
-            if getattr(self, name) < 0:
-                raise UserError(f"kernel.{name} is {getattr(self, name)}: it must not be negative")
+            check_number(f"kernel.{name}", getattr(self, name), least=0)
         if self.exchanges and self.candidate_weight:
             raise UserError(
                 f"kernel.exchanges is {self.exchanges} and kernel.candidate_weight "
@@ -100,12 +99,9 @@ class Kernel:
         evaluate = kernel_objective(
             rows[0],
             y,
+            dataclasses.replace(self, ridge=ridge),
             capacity=choice.levels[-1],
-            ridge=ridge,
             validation=outer,
-            outer_loss=self.outer_loss,
-            candidate_weight=self.candidate_weight,
-            candidate_loss=self.candidate_loss,
             path=settings.gradient_estimator().needs_path,
             compute=compute,
         )
@@ -139,13 +135,10 @@ class Data(NamedTuple):
 def kernel_objective(
     embeddings: jax.Array,
     y: jax.Array,
+    settings: Kernel,
     *,
     capacity: int,
-    ridge: float,
     validation: tuple[jax.Array, jax.Array] | None = None,
-    outer_loss: str | losses.LossFn = "squared_error",
-    candidate_weight: float = 0.0,
-    candidate_loss: str | losses.LossFn = "auto",
     path: bool = False,
     compute: Compute = Compute(),  # noqa: B008 (immutable)
 ) -> Objective:
@@ -154,22 +147,19 @@ def kernel_objective(
     Args:
       embeddings: `[n, d]` of the candidates, from `embeddings.normalise`.
       y: `[n]` integer classes, or `[n]` or `[n, c]` regression targets.
-      capacity: rows a coreset has at most, see `masks.capacities`.
-      ridge: > 0.
+      settings: losses, and a ridge above 0.
+      capacity: rows that a coreset has at most, see `masks.capacities`.
       validation: `(embeddings [v, d], y)`, held-out outer data; the candidates themselves if None.
-      outer_loss: see `Kernel`.
-      candidate_weight: see `Kernel`.
-      candidate_loss: see `Kernel`.
       path: whether to give dL/dm.
       compute: devices and chunks; of CPU devices one only, see `mesh.solver_mesh`.
     """
+    ridge, candidate_weight = settings.ridge, settings.candidate_weight
     is_classes = ridge_lib.is_classes(y)
-    loss_fn = ridge_lib.outer_loss_of(outer_loss, y, path)
-    if candidate_loss == "auto":
-        candidate_loss = "absolute_error" if is_classes else outer_loss
-    candidate_loss_fn = losses.get(candidate_loss)
-    if not ridge > 0:
-        raise UserError(f"ridge is {ridge}: it must be above 0")
+    loss_fn = ridge_lib.outer_loss_of(settings.outer_loss, y, path)
+    candidate_loss_fn = losses.absolute_error if is_classes else loss_fn
+    if settings.candidate_loss != "auto":
+        candidate_loss_fn = losses.get(settings.candidate_loss)
+    check_number("kernel.ridge", ridge, least=0, above=True)
     n = len(y)
     data, is_gram = gather(embeddings, y, validation, candidate_weight, capacity)
     on_cpu = jax.default_backend() == "cpu"

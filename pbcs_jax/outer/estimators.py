@@ -18,7 +18,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import check_known, check_number
 from pbcs_jax.outer import masks as masks_lib
 from pbcs_jax.outer.base import Estimator
 
@@ -53,7 +53,7 @@ def policy_gradient(
     [4.0, -4.0]
     """
     chex.assert_rank([losses, masks, probabilities], [1, 2, 1])
-    _check_baseline(baseline)
+    check_known("baseline", baseline, VARIANCE_BASELINES)
     use = jnp.ones_like(losses) if ok is None else ok.astype(losses.dtype)
     losses = jnp.where(use > 0, losses, 0)  # a NaN times 0 is still a NaN
     count = jnp.sum(use)
@@ -131,7 +131,7 @@ def gumbel_gradient(
 
 def pge(baseline: str = "leave_one_out") -> Estimator:
     """The policy gradient, with the variance baseline 'leave_one_out' or 'none'."""
-    _check_baseline(baseline)
+    check_known("baseline", baseline, VARIANCE_BASELINES)
 
     def gradient(evaluation, masks, probabilities, progress):
         return policy_gradient(evaluation.losses, masks, probabilities, baseline, evaluation.ok)
@@ -141,8 +141,7 @@ def pge(baseline: str = "leave_one_out") -> Estimator:
 
 def gumbel(temperature: float = 0.5) -> Estimator:
     """The pathwise gradient through relaxed masks of this temperature."""
-    if not temperature > 0:
-        raise UserError(f"temperature is {temperature}: it must be above 0")
+    check_number("temperature", temperature, least=0, above=True)
 
     def sample(key, probabilities, num_masks):
         return sample_relaxed_masks(key, probabilities, num_masks, temperature)
@@ -171,9 +170,8 @@ def hybrid(baseline: str = "leave_one_out", path_until: float = 1.0) -> Estimato
       path_until: the biased pathwise part falls linearly to 0 at this fraction of the outer steps,
         and the unbiased policy gradient finishes alone; 1 keeps the pathwise part to the end.
     """
-    _check_baseline(baseline)
-    if not 0 < path_until <= 1:
-        raise UserError(f"path_until is {path_until}: it must be above 0 and at most 1")
+    check_known("baseline", baseline, VARIANCE_BASELINES)
+    check_number("path_until", path_until, least=0, most=1, above=True)
 
     def gradient(evaluation, masks, probabilities, progress):
         policy = policy_gradient(evaluation.losses, masks, probabilities, baseline, evaluation.ok)
@@ -200,8 +198,7 @@ def create(name: str, **settings: Any) -> Estimator:
     >>> create("gumbel", temperature=0.3, baseline="none").needs_path
     True
     """
-    if name not in _FACTORIES:
-        raise UserError(f"estimator {name!r} is unknown: use one of {', '.join(_FACTORIES)}")
+    check_known("estimator", name, _FACTORIES, ", or an Estimator")
     factory = _FACTORIES[name]
     taken = inspect.signature(factory).parameters
     return factory(**{key: value for key, value in settings.items() if key in taken})
@@ -224,13 +221,6 @@ def _stateless(sample, gradient, needs_path: bool, min_masks: int) -> Estimator:
         return gradient(evaluation, masks, probabilities, progress), state
 
     return Estimator(lambda n: (), sample, with_state, needs_path, min_masks)
-
-
-def _check_baseline(baseline: str) -> None:
-    if baseline not in VARIANCE_BASELINES:
-        raise UserError(
-            f"baseline {baseline!r} is unknown: use one of {', '.join(VARIANCE_BASELINES)}"
-        )
 
 
 def _min_masks(baseline: str) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import Partial
 
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, check_number
 from pbcs_jax.outer import masks, projection
 from pbcs_jax.outer.base import Objective
 from pbcs_jax.outer.settings import Settings
@@ -64,11 +64,8 @@ class Result(NamedTuple):
 
 
 def check_size(n: int, size: float) -> None:
-    """Raises if K is not in 1..n."""
-    if not 0 < size <= n:
-        raise UserError(
-            f"size is {size}: it must be above 0 and at most {n}, the number of candidates"
-        )
+    """Raises unless K is a whole number from 1 to n, the number of candidates."""
+    check_number("size", size, least=1, most=n, whole=True)
 
 
 def init(
@@ -91,7 +88,7 @@ def init(
     >>> state.probabilities.tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
-    check_size(n, size)
+    check_number("size", size, least=0, most=n, above=True)
     start = settings.largest_size(n, size)
     if probabilities is None:
         probabilities = jnp.full((n,), start / n, jnp.float32)

@@ -2,7 +2,7 @@
 
 import optax
 
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import check_known, check_number
 
 OPTIMIZERS = ("sgd", "adam", "normalized_sgd")
 SCHEDULES = ("cosine", "constant")
@@ -32,15 +32,9 @@ def create(
     """
     if not isinstance(optimizer, str):
         return optimizer
-    if optimizer not in OPTIMIZERS:
-        raise UserError(
-            f"optimizer {optimizer!r} is unknown: use one of {', '.join(OPTIMIZERS)}, "
-            "or pass an optax optimiser"
-        )
-    if schedule not in SCHEDULES:
-        raise UserError(f"schedule {schedule!r} is unknown: use one of {', '.join(SCHEDULES)}")
-    if not learning_rate > 0:
-        raise UserError(f"learning_rate is {learning_rate}: it must be above 0")
+    check_known("optimizer", optimizer, OPTIMIZERS, ", or an optax optimiser")
+    check_known("schedule", schedule, SCHEDULES)
+    check_number("learning_rate", learning_rate, least=0, above=True)
     rate = learning_rate
     if schedule == "cosine":
         rate = optax.schedules.cosine_decay_schedule(learning_rate, max(steps, 1))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import check_known, check_number
 from pbcs_jax.outer import estimators, optimizers
 from pbcs_jax.outer.base import Estimator
 
@@ -54,23 +54,12 @@ class Settings:
 
     def __post_init__(self):
         self.transformation()
-        fewest = self.gradient_estimator().min_masks
-        if self.num_masks < fewest:
-            raise UserError(
-                f"num_masks is {self.num_masks}: this estimator needs at least {fewest} "
-                "(with one mask use baseline='none')"
-            )
-        if self.outer_steps < 0:
-            raise UserError(f"outer_steps is {self.outer_steps}: it must not be negative")
-        if self.size_schedule not in SIZE_SCHEDULES:
-            raise UserError(
-                f"size_schedule {self.size_schedule!r} is unknown: use one of "
-                f"{', '.join(SIZE_SCHEDULES)}"
-            )
-        if self.start_factor < 1:
-            raise UserError(f"start_factor is {self.start_factor}: it must be at least 1")
-        if self.final not in FINALS:
-            raise UserError(f"final {self.final!r} is unknown: use one of {', '.join(FINALS)}")
+        # The leave-one-out baseline needs two masks; with one, use baseline='none'.
+        check_number("num_masks", self.num_masks, least=self.gradient_estimator().min_masks)
+        check_number("outer_steps", self.outer_steps, least=0)
+        check_number("start_factor", self.start_factor, least=1)
+        check_known("size_schedule", self.size_schedule, SIZE_SCHEDULES)
+        check_known("final", self.final, FINALS)
 
     def gradient_estimator(self) -> Estimator:
         """The estimator that this describes."""

@@ -67,10 +67,10 @@ def test_no_noise_changes_nothing(kind, rate):
     ("kind", "rate", "num_classes", "said"),
     [
         ("assymetric", 0.1, 10, "none, symmetric, pairwise"),
-        ("pairwise", 1.5, 10, "between 0 and 1"),
-        ("pairwise", -0.1, 10, "between 0 and 1"),
-        ("symmetric", float("nan"), 10, "between 0 and 1"),
-        ("symmetric", 0.1, 1, "at least 2 classes"),
+        ("pairwise", 1.5, 10, "of at least 0 and of at most 1"),
+        ("pairwise", -0.1, 10, "of at least 0 and of at most 1"),
+        ("symmetric", float("nan"), 10, "of at least 0 and of at most 1"),
+        ("symmetric", 0.1, 1, "num_classes is 1: use a number of at least 2"),
         ("symmetric", 0.1, 9, "0..8"),
     ],
 )

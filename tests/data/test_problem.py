@@ -133,9 +133,9 @@ def test_constant_columns_become_zero():
         ({"num_validation": 200}, "0 training samples"),
         ({"num_validation": 205}, "lower num_validation to 200"),
         ({"num_validation": -5}, "num_validation is -5"),
-        ({"seed": -1}, "seed -1"),
+        ({"seed": -1}, "seed is -1"),
         ({"noise_kind": "salt"}, "salt"),
-        ({"noise_kind": "pairwise", "noise_rate": 2.0}, "between 0 and 1"),
+        ({"noise_kind": "pairwise", "noise_rate": 2.0}, "of at least 0 and of at most 1"),
         ({"imbalance_factor": 0.1}, "at least 1"),
     ],
 )

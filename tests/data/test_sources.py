@@ -40,7 +40,7 @@ def test_bundled_is_real_mnist_in_a_fixed_stratified_split():
 
 
 def test_bundled_says_what_there_is():
-    fails("only 'mnist', 'breast_cancer', 'wine', not 'cifar10'", "bundled", "cifar10")
+    fails("is 'cifar10': use one of mnist, breast_cancer, wine", "bundled", "cifar10")
 
 
 def test_bundled_says_what_to_install(monkeypatch):
@@ -49,7 +49,7 @@ def test_bundled_says_what_to_install(monkeypatch):
 
 
 def test_unknown_source_lists_the_known_ones():
-    fails("'hdf5' is unknown; choose one of auto, tfds, bundled, npz", "hdf5")
+    fails("source is 'hdf5': use one of auto, tfds, bundled, npz", "hdf5")
 
 
 # --- npz -------------------------------------------------------------------------------------
@@ -122,9 +122,9 @@ BAD_ARRAYS = {
     "overflow": ({"x_train": with_value(1e300), "x_test": FLOAT_TEST}, "beyond float32"),
     "shapes": ({"x_test": np.zeros((9, 32, 32), np.uint8)}, r"\(28, 28, 1\) in x_train and \(32"),
     "dtypes": ({"x_test": FLOAT_TEST}, "x_train is uint8 and x_test is float32"),
-    "one axis": ({"x_train": np.zeros(30)}, r"shape \(30,\); give \[n, d\]"),
+    "one axis": ({"x_train": np.zeros(30)}, r"shape \(30,\): give \[n, d\]"),
     "five axes": ({"x_train": np.zeros((30, 1, 1, 1, 1))}, "samples first"),
-    "text": ({"x_train": np.full((30, 4), "a")}, "dtype <U1; give numbers"),
+    "text": ({"x_train": np.full((30, 4), "a")}, "dtype <U1: give numbers"),
     "complex": ({"x_train": np.zeros((30, 4), complex)}, "dtype complex128"),
     "text labels": ({"y_train": np.full(30, "cat")}, "y_train has dtype <U3"),
     "fractional labels": ({"y_train": np.arange(30) / 2}, "not integers"),
@@ -147,7 +147,7 @@ def test_bad_arrays_are_user_errors(case, tmp_path):
 
 
 def test_bad_paths_are_user_errors(tmp_path):
-    fails("needs a path", "npz")
+    fails("give that of an npz file", "npz")
     fails("does not exist", "npz", path=str(tmp_path / "none.npz"))
     fails("is a directory", "npz", path=str(tmp_path))
 

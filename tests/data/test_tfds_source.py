@@ -139,7 +139,7 @@ def test_a_download_that_fails_is_a_user_error(tmp_path, online, monkeypatch):
         raise ConnectionError("refused\nby the server")
 
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
-    fails("could not prepare 'mnist'.*ConnectionError: refused;", "tfds", dir=str(tmp_path))
+    fails("could not prepare 'mnist'.*ConnectionError: refused", "tfds", dir=str(tmp_path))
     assert load("auto", dir=str(tmp_path)).source == "bundled"
 
 
@@ -148,9 +148,9 @@ def test_unsuitable_tfds_data_sets_are_user_errors(tmp_path):
 
     image = {"image": tfds.features.Image(shape=(8, 6, 3))}
     prepare(tmp_path / "a", features=image)
-    fails("has the features image;", "tfds", "tiny_digits", dir=str(tmp_path / "a"))
+    fails("has the features image:", "tfds", "tiny_digits", dir=str(tmp_path / "a"))
     prepare(tmp_path / "b", splits=("train",))
-    fails("has the splits train;", "tfds", "tiny_digits", dir=str(tmp_path / "b"))
+    fails("has the splits train:", "tfds", "tiny_digits", dir=str(tmp_path / "b"))
     prepare(tmp_path / "c", shape=(None, None, 3))
     fails("one fixed size", "tfds", "tiny_digits", dir=str(tmp_path / "c"))
 
@@ -164,7 +164,7 @@ def test_damaged_tfds_copies_are_user_errors(tmp_path):
     info = folder / "dataset_info.json"
     info.write_text(info.read_text().replace("array_record", "tfrecord"))
     records.rename(folder / records.name.replace("array_record", "tfrecord"))
-    fails("stored as tfrecord; array_record", "tfds", "tiny_digits", dir=str(tmp_path))
+    fails("stored as tfrecord, not as array_record", "tfds", "tiny_digits", dir=str(tmp_path))
     info.write_text("{")
     fails("cannot be opened", "tfds", "tiny_digits", dir=str(tmp_path))
 
@@ -173,9 +173,9 @@ def test_damaged_tfds_copies_are_user_errors(tmp_path):
     ("name", "said"),
     [
         ("mnist", "'npz' or 'bundled'"),
-        ("cifar10", "the network does not answer; .* or use source 'npz'$"),
-        ("no_such_set", "tfds knows no data set 'no_such_set'"),
-        ("kaggle:thing", "tfds knows no data set"),
+        ("cifar10", "the network does not answer: .* or use source 'npz'$"),
+        ("no_such_set", "tfds data set is 'no_such_set'"),
+        ("kaggle:thing", "no prepared copy"),
         ("not a name", "cannot be opened"),
     ],
 )

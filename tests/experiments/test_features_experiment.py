@@ -84,7 +84,7 @@ def test_a_table(tmp_path):
         ("--config.inputs.noise=-1.0", "inputs.noise is -1.0"),
         ("--config.inputs.smooth=-1.0", "inputs.smooth is -1.0"),
         ("--config.selection.objective=kernel_then_network", "use one of network, kernel"),
-        ("--config.methods=('pbcs','herding')", "method 'herding' is unknown"),
+        ("--config.methods=('pbcs','herding')", "method is 'herding'"),
     ],
 )
 def test_mistakes_are_named(tmp_path, flag, said):

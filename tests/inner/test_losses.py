@@ -46,5 +46,5 @@ def test_absolute_error_is_the_distance_from_the_target():
 
 
 def test_an_unknown_loss_is_named():
-    with pytest.raises(UserError, match="'hinge' is unknown"):
+    with pytest.raises(UserError, match="loss is 'hinge'"):
         losses.get("hinge")

@@ -136,7 +136,7 @@ def test_dropout_of_a_row_does_not_depend_on_padding(net):
 def test_create():
     assert create("convnet", 7, width=8, dropout=0.5) == ConvNet(7, width=8, dropout=0.5)
     assert create("resnet32", 10).stages == (5, 5, 5)
-    with pytest.raises(UserError, match="no net 'vgg': use one of mlp, convnet, resnet18"):
+    with pytest.raises(UserError, match="net is 'vgg': use one of mlp, convnet, resnet18"):
         create("vgg", 10)
-    with pytest.raises(UserError, match=r"'mlp' has no option width: .* use dropout, hidden"):
+    with pytest.raises(UserError, match=r"net 'mlp' is width: use dropout, hidden"):
         create("mlp", 10, width=3)

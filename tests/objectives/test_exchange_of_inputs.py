@@ -58,7 +58,7 @@ def test_selections_end_with_a_lower_leave_one_out_error():
     x = rng.normal(size=(80, 30)).astype(np.float32)
     y = ((x[:, 3] > 0).astype(int) + (x[:, 17] + x[:, 20] > 0)).astype(int)
     data = input_kernel.gather(x, y)
-    exact = input_kernel.input_kernel_objective(data, bandwidth=1.0, ridge=0.1, samples=80)
+    exact = input_kernel.input_kernel_objective(data, pbcs.InputKernel(1.0, 0.1, samples=80))
 
     def error(indices):
         mask = jnp.zeros((1, 30)).at[0, jnp.asarray(indices)].set(1.0)

@@ -8,8 +8,17 @@ from matplotlib.colors import to_rgba
 from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 
-from pbcs_jax import report
-from pbcs_jax.report.figures import _WRONG, to_png
+from pbcs_jax.report.figures import (
+    _WRONG,
+    accuracy_by_method,
+    class_counts,
+    contact_sheet,
+    outer_loss,
+    probability_evolution,
+    sweep_figure,
+    to_png,
+)
+from pbcs_jax.report.page import save_all
 
 RNG = np.random.default_rng(0)
 METHODS = {
@@ -23,20 +32,18 @@ def histograms(times):
 
 
 FIGURES = {
-    "loss": lambda: report.outer_loss(np.arange(200), np.linspace(2, 1, 200)),
-    "loss of one step": lambda: report.outer_loss([0], [1.5]),
-    "probabilities": lambda: report.probability_evolution(
+    "loss": lambda: outer_loss(np.arange(200), np.linspace(2, 1, 200)),
+    "loss of one step": lambda: outer_loss([0], [1.5]),
+    "probabilities": lambda: probability_evolution(
         np.arange(0, 500, 10), histograms(50), np.linspace(0, 1, 21)
     ),
-    "probabilities once": lambda: report.probability_evolution(
-        [0], histograms(1), np.linspace(0, 1, 21)
-    ),
-    "classes": lambda: report.class_counts({"pbcs": [3, 4], "uniform": [5, 2]}, ["a$b$", "c"]),
-    "many classes": lambda: report.class_counts(
+    "probabilities once": lambda: probability_evolution([0], histograms(1), np.linspace(0, 1, 21)),
+    "classes": lambda: class_counts({"pbcs": [3, 4], "uniform": [5, 2]}, ["a$b$", "c"]),
+    "many classes": lambda: class_counts(
         {"pbcs": np.arange(100)}, [f"a long name {i}" for i in range(100)]
     ),
-    "accuracy": lambda: report.accuracy_by_method(METHODS),
-    "pictures": lambda: report.contact_sheet(RNG.random((30, 8, 8, 1)), np.arange(30) % 4),
+    "accuracy": lambda: accuracy_by_method(METHODS),
+    "pictures": lambda: contact_sheet(RNG.random((30, 8, 8, 1)), np.arange(30) % 4),
 }
 
 
@@ -53,27 +60,27 @@ def test_figures_are_not_blank_and_are_reproducible(name):
 
 
 def test_equal_data_is_equal_files(tmp_path):
-    entries = [(name, "", report.accuracy_by_method(METHODS)) for name in ("a", "b")]
-    report.save_all(entries, tmp_path)
+    entries = [(name, "", accuracy_by_method(METHODS)) for name in ("a", "b")]
+    save_all(entries, tmp_path)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_smoothing_is_the_mean_of_what_there_is():
     losses = np.full(80, 2.0)
     losses[3] = np.nan
-    raw, smooth = report.outer_loss(np.arange(80), losses).axes[0].lines
+    raw, smooth = outer_loss(np.arange(80), losses).axes[0].lines
     np.testing.assert_array_equal(raw.get_ydata(), losses)
     np.testing.assert_allclose(smooth.get_ydata(), 2.0)
 
 
 def test_bars_are_the_counts():
     counts = {"pbcs": [3, 4, 0], "uniform": [5, 1, 1]}
-    axes = report.class_counts(counts, range(3)).axes[0]
+    axes = class_counts(counts, range(3)).axes[0]
     assert [bar.get_height() for bar in axes.patches] == [3, 4, 0, 5, 1, 1]
 
 
 def test_the_best_method_is_on_top():
-    axes = report.accuracy_by_method(METHODS).axes[0]
+    axes = accuracy_by_method(METHODS).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "k$center$",
         "uniform",
@@ -87,7 +94,7 @@ def sheet(count, channels=1, dtype=np.uint8, wrong=None):
     true_labels = None
     if wrong is not None:
         true_labels = np.where(np.arange(count) < wrong, labels + 1, labels)
-    return report.contact_sheet(images, labels, true_labels), labels
+    return contact_sheet(images, labels, true_labels), labels
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -120,7 +127,7 @@ def test_wrong_labels_are_framed_in_red():
 @pytest.mark.parametrize("low, high", [(0, 1), (-2.5, 3), (0, 255), (7, 7)])
 def test_floats_of_any_range_are_displayable(low, high):
     images = np.linspace(low, high, 4 * 5 * 5 * 3).reshape(4, 5, 5, 3)
-    figure = report.contact_sheet(images, ["cat", "dog", "cat", "dog"])
+    figure = contact_sheet(images, ["cat", "dog", "cat", "dog"])
     pixels = np.stack([image.get_array() for image in figure.axes[0].images])
     assert pixels.min() == 0 and pixels.max() == (1 if high > low else 0)
 
@@ -129,9 +136,9 @@ def test_curves_over_numbers_share_their_places():
     """Moved aside, the left one of two equal and steep curves would seem the higher."""
     points = [(10.0, 1.0), (60.0, 1.0)]
     curves = {"pbcs": points, "uniform": points}
-    axes = report.sweep_figure("size", [10, 200], curves, "accuracy").axes[0]
+    axes = sweep_figure("size", [10, 200], curves, "accuracy").axes[0]
     places = [container[0].get_xdata().tolist() for container in axes.containers]
     assert places == [[10, 200], [10, 200]]
-    axes = report.sweep_figure("data", ["clean", "noisy"], curves, "accuracy").axes[0]
+    axes = sweep_figure("data", ["clean", "noisy"], curves, "accuracy").axes[0]
     first, second = (container[0].get_xdata() for container in axes.containers)
     assert (first < second).all()

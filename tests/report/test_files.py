@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from pbcs_jax.report import write_atomically, write_json, write_npz
+from pbcs_jax.report.files import write_atomically, write_json, write_npz
 
 
 def test_text_and_bytes_replace_what_was_there_and_make_folders(tmp_path):

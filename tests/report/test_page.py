@@ -11,7 +11,9 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from pbcs_jax import report
+from pbcs_jax.report.figures import class_counts, outer_loss
+from pbcs_jax.report.page import write_report
+from pbcs_jax.report.tables import method_table
 
 EVIL = '<script>alert("1")</script> & "co\''
 METHODS = {
@@ -22,12 +24,10 @@ METHODS = {
 
 def write(path, title="MNIST"):
     figures = [
-        ("Outer loss", "Falls & stays.", report.outer_loss(np.arange(50), np.linspace(2, 1, 50))),
-        (EVIL, EVIL, report.class_counts({"pbcs": [1, 2]}, ["a", "b"])),
+        ("Outer loss", "Falls & stays.", outer_loss(np.arange(50), np.linspace(2, 1, 50))),
+        (EVIL, EVIL, class_counts({"pbcs": [1, 2]}, ["a", "b"])),
     ]
-    report.write_report(
-        path, title, [("seed", 0), (EVIL, EVIL)], {EVIL: report.method_table(METHODS)}, figures
-    )
+    write_report(path, title, [("seed", 0), (EVIL, EVIL)], {EVIL: method_table(METHODS)}, figures)
     return path.read_text(encoding="utf-8")
 
 
@@ -103,6 +103,6 @@ def test_a_failure_midway_keeps_the_old_page(tmp_path, monkeypatch):
 
 
 def test_a_page_of_facts_only(tmp_path):
-    report.write_report(tmp_path / "a.html", "Facts", [("seed", 3)], {}, [])
+    write_report(tmp_path / "a.html", "Facts", [("seed", 3)], {}, [])
     page = (tmp_path / "a.html").read_text()
     assert "<dd>3</dd>" in page and "<table" not in page and "<img" not in page

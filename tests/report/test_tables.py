@@ -6,8 +6,13 @@ import math
 import pytest
 from rich.console import Console
 
-from pbcs_jax.report import markdown_table, method_table, sweep_table, terminal_table
-from pbcs_jax.report.tables import html_table
+from pbcs_jax.report.tables import (
+    html_table,
+    markdown_table,
+    method_table,
+    sweep_table,
+    terminal_table,
+)
 
 DASH = "\N{EN DASH}"
 METHODS = {

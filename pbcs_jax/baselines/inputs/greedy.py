@@ -26,9 +26,8 @@ def greedy(key: jax.Array, data: InputCandidates, size: int, samples: int = 500)
     loop.check_size(count, size)
     choose_key, key = jax.random.split(key)
     bandwidth, ridge = input_kernel.choose(choose_key, rows, size, samples)
-    evaluate = input_kernel.input_kernel_objective(
-        rows, bandwidth=bandwidth, ridge=ridge, samples=samples, path=True
-    )
+    settings = input_kernel.InputKernel(bandwidth, ridge, samples=samples)
+    evaluate = input_kernel.input_kernel_objective(rows, settings, path=True)
     return np.sort(np.asarray(_choose(evaluate, key, jnp.full((count,), START / count), size)))
 
 

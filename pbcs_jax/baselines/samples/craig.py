@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from pbcs_jax.baselines.samples import quotas
-from pbcs_jax.baselines.samples.candidates import Candidates, check_size
+from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.proxy import View, pretrained_view
+from pbcs_jax.outer.loop import check_size
 
 
 def craig(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
@@ -19,14 +20,9 @@ def craig(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     greedy reaches 1 - 1/e of the largest there is. Each class gets its share of the candidates.
 
     Args:
-      key: PRNG key, consumed.
-      data: the candidates.
       size: K. Memory is quadratic in the largest class: 4 MB for 1,000, 400 MB for 10,000.
-
-    Returns:
-      Sorted indices `[K]`.
     """
-    check_size(data, size)
+    check_size(len(data.y), size)
     wanted = quotas.proportional(np.bincount(data.y, minlength=data.num_classes), size)
     factors = last_layer_factors(pretrained_view(key, data), jnp.asarray(data.y))
     return medoids(*factors, data.y, wanted)

@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pbcs_jax.baselines.samples.candidates import Candidates, check_size
+from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.proxy import view
 from pbcs_jax.baselines.samples.scores import highest
 from pbcs_jax.inner import losses
 from pbcs_jax.objectives.embeddings import pretrain
+from pbcs_jax.outer.loop import check_size
 
 
 def el2n(
@@ -17,16 +18,10 @@ def el2n(
     """The largest |softmax - one-hot|, a mean over a few short trainings on all candidates.
 
     Args:
-      key: PRNG key, consumed.
-      data: the candidates.
-      size: K.
       trainings: networks, each from its own initialisation.
       steps: mini-batch steps of 128 of each.
-
-    Returns:
-      Sorted indices `[K]`.
     """
-    check_size(data, size)
+    check_size(len(data.y), size)
     data = data._replace(x=jnp.asarray(data.x), y=jnp.asarray(data.y))
     runs = []
     for run_key in jax.random.split(key, trainings):

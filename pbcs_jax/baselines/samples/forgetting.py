@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pbcs_jax.baselines.samples.candidates import Candidates, check_size
+from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.scores import highest
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.train import Coreset, Inner, train
 from pbcs_jax.nets.model import Model, as_model
+from pbcs_jax.outer.loop import check_size
 
 BATCH = 128
 
@@ -22,15 +23,9 @@ def forgetting(key: jax.Array, data: Candidates, size: int, epochs: int = 5) -> 
     forgotten more often than any other.
 
     Args:
-      key: PRNG key, consumed.
-      data: the candidates.
-      size: K.
       epochs: of the training that is watched, Adam at 1e-3.
-
-    Returns:
-      Sorted indices `[K]`.
     """
-    check_size(data, size)
+    check_size(len(data.y), size)
     model, x, y = as_model(data.model), jnp.asarray(data.x), jnp.asarray(data.y)
     return highest(count_forgetting(key, x, y, model, epochs), size)
 

@@ -25,10 +25,11 @@ import numpy as np
 import optax
 from jax.scipy.sparse.linalg import cg
 
-from pbcs_jax.baselines.samples.candidates import Candidates, check_size
+from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.newton import newton_step
 from pbcs_jax.nets.model import Model, as_model
 from pbcs_jax.objectives.embeddings import tangents
+from pbcs_jax.outer.loop import check_size
 
 # Conjugate gradients of the implicit gradient: iterations at most, and the residual to stop at,
 # relative to the first.
@@ -117,11 +118,8 @@ def greedy(
       weight_steps: Adam steps at 0.05 on the weights after each addition.
       num_candidates: how many random candidates compete for each place.
       max_outer: of the candidates, at most so many, drawn at random, are outer data.
-
-    Returns:
-      Sorted indices `[K]`.
     """
-    check_size(data, size)
+    check_size(len(data.y), size)
     n = len(data.y)
     feature_key, outer_key, start_key, key = jax.random.split(key, 4)
     model, x, y = as_model(data.model), jnp.asarray(data.x), jnp.asarray(data.y)

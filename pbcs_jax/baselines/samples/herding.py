@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from pbcs_jax.baselines.samples import quotas
-from pbcs_jax.baselines.samples.candidates import Candidates, check_size
+from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.proxy import pretrained_view
 from pbcs_jax.baselines.samples.scores import highest_of_each_class
+from pbcs_jax.outer.loop import check_size
 
 
 def herding(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
@@ -19,14 +20,9 @@ def herding(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     length 1 in the penultimate layer of a pretrained network.
 
     Args:
-      key: PRNG key, consumed.
-      data: the candidates.
       size: K, K / num_classes of each class; a class with fewer leaves its rest to the others.
-
-    Returns:
-      Sorted indices `[K]`.
     """
-    check_size(data, size)
+    check_size(len(data.y), size)
     wanted = quotas.even(np.bincount(data.y, minlength=data.num_classes), size)
     embeddings = pretrained_view(key, data).embeddings
     ranks = herding_ranks(embeddings, jnp.asarray(data.y), int(wanted.max()), data.num_classes)

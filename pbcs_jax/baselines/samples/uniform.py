@@ -3,7 +3,8 @@
 import jax
 import numpy as np
 
-from pbcs_jax.baselines.samples.candidates import Candidates, check_size
+from pbcs_jax.baselines.samples.candidates import Candidates
+from pbcs_jax.outer.loop import check_size
 
 
 def uniform(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
@@ -13,5 +14,5 @@ def uniform(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     >>> uniform(jax.random.key(0), data, 5).tolist()
     [0, 1, 2, 3, 4]
     """
-    check_size(data, size)
+    check_size(len(data.y), size)
     return np.sort(np.asarray(jax.random.choice(key, len(data.y), (size,), replace=False)))

@@ -103,7 +103,7 @@ def test_greedy():
     key = jax.random.key(3)
     choose_key, step_key = jax.random.split(key)
     bandwidth, ridge = input_kernel.choose(choose_key, rows, 3)
-    evaluate = input_kernel.input_kernel_objective(rows, bandwidth=bandwidth, ridge=ridge)
+    evaluate = input_kernel.input_kernel_objective(rows, input_kernel.InputKernel(bandwidth, ridge))
     chosen: list[int] = []
     for step in range(3):
         start = np.full(10, 1e-4, np.float32)

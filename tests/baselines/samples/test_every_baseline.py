@@ -50,7 +50,9 @@ def test_it_gives_sorted_distinct_indices_and_the_same_for_the_same_key(name, pr
 @pytest.mark.parametrize("name", BASELINES)
 def test_a_bad_size_is_refused(name, size):
     data = Candidates(np.zeros((3, 2), np.float32), np.zeros(3, int), 2, MODEL)
-    with pytest.raises(UserError, match=f"size is {size}: choose a whole number from 1 to 3"):
+    with pytest.raises(
+        UserError, match=f"size is {size}: use a whole number of at least 1 and of at most 3"
+    ):
         BASELINES[name](jax.random.key(0), data, size)
 
 

@@ -1,0 +1,106 @@
+"""The documents are true: their examples run, their symbols import, their links lead somewhere."""
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import pbcs_jax as pbcs
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def blocks(page):
+    return [part.split("```")[0] for part in page.read_text().split("```python\n")[1:]]
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Selections of two outer steps, and small nets and baselines in place of slow ones."""
+    for name in ("select_coreset", "select_features"):
+        real = getattr(pbcs, name)
+        quick = lambda *args, real=real, **options: real(*args, **{**options, "outer_steps": 2})  # noqa: E731
+        monkeypatch.setattr(pbcs, name, quick)
+
+
+def test_the_readme_example_runs(tmp_path, monkeypatch, short):
+    monkeypatch.chdir(tmp_path)
+    (example,) = blocks(ROOT / "README.md")
+    rng = np.random.default_rng(0)
+    np.save("embeddings.npy", rng.normal(size=(600, 2)))
+    np.save("labels.npy", np.arange(600) % 2)
+    exec(example, {})
+    assert np.load("coreset.npy").shape == (500,)
+    assert len(example.strip().splitlines()) <= 7
+
+
+@pytest.mark.parametrize("name", ["samples", "inputs", "own_loop", "compute"])
+def test_the_guide_runs_from_top_to_bottom(name, short, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for block in blocks(ROOT / "docs" / "guide" / f"{name}.md"):
+        for slow, quick in (
+            ("num_candidates=1000", "num_candidates=200"),
+            ("nets.ConvNet(num_classes=10, dropout=0.5)", "nets.MLP(num_classes=10)"),
+            ("nets.ConvNet()", "nets.MLP(hidden=(8,))"),
+            ('    "greedy",\n', ""),
+            ("outer_steps=200", "outer_steps=20"),
+        ):
+            block = block.replace(slow, quick)
+        exec(block, names)
+
+
+def test_every_symbol_of_the_map_of_the_paper_imports():
+    symbols = set(re.findall(r"`(pbcs_jax(?:\.\w+)+)`", (ROOT / "docs/paper_map.md").read_text()))
+    assert len(symbols) > 30
+    for symbol in symbols:
+        module, _, name = symbol.rpartition(".")
+        assert hasattr(importlib.import_module(module), name), symbol
+
+
+def test_every_config_that_documents_name_exists():
+    for page in PAGES:
+        for name in re.findall(r"configs/(\w+)\.py|pbcs --config=(\w+)", page.read_text()):
+            assert (ROOT / "configs" / f"{''.join(name)}.py").exists(), (page.name, name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    links = re.findall(r"\]\(([^)#\s]+)", text) + re.findall(r"^\[\w+\]: (\S+)", text, re.M)
+    for link in links:
+        if not link.startswith("http"):
+            assert (page.parent / link.partition("#")[0]).exists(), link
+
+
+def test_the_readme_is_short_and_results_is_one_page():
+    assert len((ROOT / "README.md").read_bytes()) <= 7000
+    assert len((ROOT / "RESULTS.md").read_bytes()) <= 8000
+
+
+def test_the_version_is_one_and_the_same():
+    assert pbcs.__version__ in (ROOT / "CHANGELOG.md").read_text()
+    assert f"version: {pbcs.__version__}" in (ROOT / "CITATION.cff").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "pbcs_jax.__version__"
+
+
+def test_all_folders_of_the_package_are_shipped():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    folders = {p.parent for p in (ROOT / "pbcs_jax").rglob("*.py")}
+    names = {".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    assert names | {"pbcs_jax.configs"} == set(project["tool"]["setuptools"]["packages"])
+
+
+def test_names_of_the_first_release_still_import():
+    for name in ("FeatureKernel", "Kernel", "features_objective", "network_objective", "Inner"):
+        assert name in pbcs.__all__
+    from pbcs_jax.baselines import BASELINES, Candidates, herding
+
+    assert BASELINES["herding"] is herding and Candidates._fields[0] == "x"
+    assert jax.tree.structure(pbcs.Samples((3,))).num_leaves == 0
