@@ -4,8 +4,8 @@
 
 Forward, backward and SGD (0.1, momentum 0.9) on the full batch of K samples, float32, to the same
 weights on both sides. Ours is `pbcs_jax.inner.train`, compiled; the M models are trained with
-`vmap`, with `lax.map` (one after another inside the program), and over a mesh of one device a core,
-`lax.map` on each, which is what the library does on CPU. PyTorch is an eager loop
+`vmap`, with `lax.map` (one after another inside the program), and over a mesh of one device per
+core, `lax.map` on each, which is what the library does on CPU. PyTorch is an eager loop
 with its default number of threads. Repeats are interleaved and medians are reported.
 
 PyTorch's threads wait for each other, so on a busy machine its times grow out of all proportion:
@@ -110,7 +110,7 @@ def torch_training(torch: Any, row: Row, x: np.ndarray, y: np.ndarray, steps: in
 
 
 def measure_row(torch: Any, row: Row, steps: int, repeats: int) -> dict[str, Any]:
-    """Milliseconds a step and mask of each side, and the machine's matmul rate at the same time."""
+    """Milliseconds per step and mask of each side, and the machine's matmul rate beside them."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((row.masks, row.size, *row.shape), np.float32)
     y = rng.integers(0, 10, (row.masks, row.size), np.int32)
@@ -167,11 +167,11 @@ def main(argv: list[str]) -> None:
     mesh_lib.use_all_cores()
     results = []
     for row in ROWS:
-        # A whole inner loop where that is affordable: what is done once a loop counts as well.
+        # A whole inner loop where that is affordable: what is done once per loop counts as well.
         steps = _STEPS.value or (100 if isinstance(row.net, nets.MLP) else 10)
         results.append(measure_row(torch, row, steps, _REPEATS.value))
         print(f"{row.name}, K = {row.size}: done", file=sys.stderr)
-    print("Milliseconds a training step and mask:\n")
+    print("Milliseconds per training step and mask:\n")
     print(table(results))
     rate = results[0]["matmul_gflops"]
     work = convnet_gflop(32, ROWS[0].size)

@@ -109,7 +109,7 @@ def main(argv: list[str]) -> None:
             times.append({"varied": varied, **point._asdict(), "milliseconds": 1e3 * taken})
             times[-1]["over_first"] = taken / base[point.net]
         print(f"{varied}: done", file=sys.stderr)
-    columns = ["varied", "net", "inner steps", "K", "n", "M", "ms a step", "over the first"]
+    columns = ["varied", "net", "inner steps", "K", "n", "M", "ms per step", "over the first"]
     rows = [list(t.values()) for t in times]
     for row in rows:
         row[-2:] = [f"{value:.2f}" for value in row[-2:]]

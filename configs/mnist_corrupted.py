@@ -26,7 +26,7 @@ def imbalance(factors, max_ratio=4.0, more=""):
     return tuple(f"imbalance.factor={f} selection.max_ratio={max_ratio}{more}" for f in factors)
 
 
-# The path gradient tells of all candidates at once, which many candidates need; and 100 validation
+# The path gradient covers all candidates at once, which many candidates need; and 100 validation
 # images are soon fitted by so many samples, so that the candidates' own loss counts more.
 HYBRID = {
     "selection.objective": "kernel",
@@ -38,8 +38,8 @@ HYBRID = {
     "selection.max_ratio": 2.0,
 }
 
-# With right labels the kernel of trained networks knows more, no sample has to be distrusted, and
-# classes need no bound.
+# With right labels the kernel of trained networks is the better proxy, no sample has to be
+# distrusted, and classes need no bound.
 TRAINED = (
     " kernel.embeddings=trained_ntk kernel.candidate_loss=squared_error"
     " model.name=convnet model.dropout=0.5"

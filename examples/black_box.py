@@ -39,7 +39,7 @@ def make_objective(x: np.ndarray, y: np.ndarray):
 
 
 def main() -> np.ndarray:
-    """Chooses columns of the wine table, and says what they are worth."""
+    """Chooses columns of the wine table, and prints their error."""
     x, y = load_wine(return_X_y=True)
     evaluate = make_objective(x, y)
     settings = pbcs.Settings(num_masks=8, outer_steps=30, learning_rate=0.1)

@@ -22,7 +22,7 @@ def in_chunks(function: Callable[[jax.Array], Any], rows: jax.Array, chunk: int)
     if n <= chunk:
         return function(rows)
     pieces = -(-n // chunk)
-    chunk = -(-n // pieces)  # as even as possible: the fill-up is less than one row a piece
+    chunk = -(-n // pieces)  # as even as possible: the fill-up is less than one row per piece
     fill = pieces * chunk - n
     rows = jnp.concatenate([rows, rows[:fill]]) if fill else rows
     # Checkpointed: reverse mode keeps the chunk's input, not its activations.

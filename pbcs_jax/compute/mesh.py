@@ -25,8 +25,8 @@ def use_all_cores(most: int = 8) -> None:
     if jax.config.jax_num_cpu_devices < 1 and not is_set:
         cores = len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
         jax.config.update("jax_num_cpu_devices", min(cores, most))
-        # XLA's threads are as many as this says, or as there are cores. A device that waits for the
-        # others keeps threads; with no more of them than devices all can end up waiting.
+        # XLA has as many threads as this number, or as there are cores. A device that waits for
+        # the others keeps threads; with no more of them than devices all can end up waiting.
         os.environ.setdefault("NPROC", str(2 * cores))
 
 

@@ -8,7 +8,7 @@ from pbcs_jax.data.corruption import imbalance, label_noise
 from pbcs_jax.data.sources import Dataset
 from pbcs_jax.errors import UserError, check_number
 
-# Mean and standard deviation a channel, of pixels in [0, 1], by name and shape of a sample.
+# Mean and standard deviation per channel, of pixels in [0, 1], by name and shape of a sample.
 KNOWN_STATISTICS = {
     ("mnist", (28, 28, 1)): ((0.1307,), (0.3081,)),
     ("cifar10", (32, 32, 3)): ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
@@ -148,7 +148,7 @@ def _balanced(
 
 
 def _statistics(x: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation in the units of x, a channel [C] or a column [d]."""
+    """Mean and standard deviation in the units of x, per channel [C] or per column [d]."""
     if x.dtype == np.uint8 and (name, x.shape[1:]) in KNOWN_STATISTICS:
         mean, std = np.array(KNOWN_STATISTICS[name, x.shape[1:]]) * 255
         return mean, std

@@ -173,7 +173,7 @@ def _checked(
     name: str,
     source: str,
 ) -> Dataset:
-    """A data set that keeps the promises of `Dataset`, or a UserError that says what is wrong.
+    """A data set that keeps the promises of `Dataset`, or a UserError.
 
     `num_classes` None takes the largest training label plus one.
     """

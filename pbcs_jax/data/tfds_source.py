@@ -19,7 +19,7 @@ from pbcs_jax.errors import UserError
 # A public file of a few kilobytes, part of MNIST, on the host that serves most of tfds.
 PROBE_URL = "https://storage.googleapis.com/cvdf-datasets/mnist/t10k-labels-idx1-ubyte.gz"
 PROBE_SECONDS = 3.0
-BATCH = 1024  # records a read: enough to hide the call, small enough to stay in cache
+BATCH = 1024  # records per read: enough to hide the call, small enough to stay in cache
 
 
 class Arrays(NamedTuple):

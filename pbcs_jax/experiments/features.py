@@ -31,10 +31,6 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
         baselines=INPUT_BASELINES,
         select=_selection(config, problem, groups, outer),
         choice=lambda size: Inputs(groups),
-        outer_on="selected",
-        arrays=lambda chosen: {},
-        columns=lambda draws: {},
-        watch=_keep_probabilities,
         plan=(
             f"{len(problem.y)} samples of {groups.size} inputs{noise}",
             f"{config.num_inputs} of {n}, by {config.selection.objective}, {outer.outer_steps} "
@@ -47,6 +43,8 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
             ("Selected by", config.selection.objective),
         ],
         figures=lambda chosen, folder: _figures(chosen, folder, problem, groups),
+        outer_on="selected",
+        watch=_keep_probabilities,
     )
 
 
@@ -126,7 +124,7 @@ def _figures(chosen: Chosen, folder: Path, problem: Problem, groups: np.ndarray)
     maps = np.stack([np.load(file)["probabilities"][groups] for file in files])
     if problem.images is not None:
         film = probability_film([int(f.stem) for f in files], maps.mean(-1))
-        caption = "The probability of each input as the search goes on; white is 1."
+        caption = "The probability of each input over the outer steps; white is 1."
         figures.append(("Probabilities over time", caption, film))
     elif groups.ndim == 1:
         bars = input_probabilities(maps[-1], chosen["pbcs"][0])

@@ -30,10 +30,6 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
         baselines=BASELINES,
         select=_selection(config, problem),
         choice=lambda size: Samples((size,)),
-        outer_on="all",
-        arrays=lambda chosen: {"labels": problem.y[chosen], "rows": problem.indices[chosen]},
-        columns=lambda draws: _describe(draws, problem, config.noise.kind != "none"),
-        watch=lambda state, folder: None,
         plan=(
             f"{len(problem.y)} candidates ({wrong:.0%} wrong labels), "
             f"{0 if problem.y_val is None else len(problem.y_val)} validation",
@@ -48,6 +44,8 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
             ("Estimator", outer.estimator),
         ],
         figures=lambda chosen, folder: _figures(chosen, problem),
+        arrays=lambda chosen: {"labels": problem.y[chosen], "rows": problem.indices[chosen]},
+        columns=lambda draws: _describe(draws, problem, config.noise.kind != "none"),
     )
 
 

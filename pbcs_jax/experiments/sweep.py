@@ -1,6 +1,6 @@
 """Sweeps: any experiment at several points and for several seeds, one run after another.
 
-Each run has a folder of its own below the sweep's, and goes on where it stopped; so does the sweep.
+Each run has a folder of its own below the sweep's, and resumes where it stopped; so does the sweep.
 It ends in a table and a figure: mean and standard deviation over the seeds.
 """
 

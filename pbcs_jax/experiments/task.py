@@ -27,13 +27,13 @@ class Task(NamedTuple):
       baselines: by name, `(key, candidates, size) -> indices`.
       select: `(key, start, callback) -> Result`, the library's own method.
       choice: `size -> Choice`, what the judges' masks do.
+      plan: two lines: the data, and the selection.
+      facts: of the page, as (label, value).
+      figures: `(chosen, folder) -> further figures of the page`.
       outer_on: what the judges see of the test set, see `Network`.
       arrays: `indices -> further arrays of coreset.npz`.
       columns: `draws -> further columns of the table of methods`.
       watch: `(state, folder)`, called at every checkpoint.
-      plan: two lines: the data, and the selection.
-      facts: of the page, as (label, value).
-      figures: `(chosen, folder) -> further figures of the page`.
     """
 
     n: int
@@ -41,13 +41,13 @@ class Task(NamedTuple):
     baselines: Mapping[str, Callable[[jax.Array, Any, int], np.ndarray]]
     select: Callable[[jax.Array, Start, Callback], loop.Result]
     choice: Callable[[int], Choice]
-    outer_on: str
-    arrays: Callable[[np.ndarray], dict[str, np.ndarray]]
-    columns: Callable[[list[np.ndarray]], dict[str, Any]]
-    watch: Callable[[loop.State, Path], None]
     plan: tuple[str, str]
     facts: list[tuple[str, Any]]
     figures: Callable[[Chosen, Path], list[Entry]]
+    outer_on: str = "all"
+    arrays: Callable[[np.ndarray], dict[str, np.ndarray]] = lambda chosen: {}
+    columns: Callable[[list[np.ndarray]], dict[str, Any]] = lambda draws: {}
+    watch: Callable[[loop.State, Path], None] = lambda state, folder: None
 
 
 class Experiment(NamedTuple):

@@ -1,4 +1,4 @@
-"""The folder of one run: what is in it, and how a killed run goes on from it."""
+"""The folder of one run: what is in it, and how an interrupted run resumes from it."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def _environment() -> dict[str, Any]:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The records of `metrics.jsonl`, one an outer step; none where there is no such file."""
+    """The records of `metrics.jsonl`, one per outer step; none where there is no such file."""
     path = folder / "metrics.jsonl"
     if not path.exists():
         return []
@@ -101,10 +101,10 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 class MetricsLog:
-    """`metrics.jsonl`, one line an outer step, and TensorBoard event files beside it."""
+    """`metrics.jsonl`, one line per outer step, and TensorBoard event files beside it."""
 
     def __init__(self, folder: Path, last_step: int):
-        """Opens the log to go on after `last_step`; what a killed run wrote later is cut off."""
+        """Opens the log to continue after `last_step`; later lines are cut off."""
         self._path = folder / "metrics.jsonl"
         self.records = [r for r in read_metrics(folder) if r["step"] <= last_step]
         lines = "".join(json.dumps(r) + "\n" for r in self.records)

@@ -1,4 +1,4 @@
-"""Losses of (outputs, targets), one value an example; the caller takes the mean."""
+"""Losses of (outputs, targets), one value per example; the caller takes the mean."""
 
 from collections.abc import Callable
 

@@ -34,7 +34,7 @@ class Inner:
       momentum: of 'sgd'.
       weight_decay: see `optimizers.create`.
       schedule: 'cosine' (to 0 at the last step) or 'constant'.
-      batch_size: rows a step, reshuffled each epoch; 0 is the whole coreset.
+      batch_size: rows per step, reshuffled each epoch; 0 is the whole coreset.
       tolerance: training stops when the gradient's norm is at most this; 0 never stops early.
       shared_init: all masks of an outer step start from the same weights (common random numbers).
     """

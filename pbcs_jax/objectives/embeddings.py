@@ -143,7 +143,7 @@ def random_patches(key: jax.Array, x: jax.Array, filters: int = 128):
     """Filters drawn from the pictures themselves (Coates and Ng, 2012): a function of pictures.
 
     A filter is a random patch of the data, whitened. What it finds is rectified, positive and
-    negative parts apart, and averaged over a 4 x 4 grid: 32 numbers a filter.
+    negative parts apart, and averaged over a 4 x 4 grid: 32 numbers per filter.
 
     Args:
       key: PRNG key, consumed.
@@ -208,7 +208,7 @@ def _networks_tangents(name: str, key: jax.Array, x, y, model: Any, size: int, w
 def tangents(
     key: jax.Array, variables: Variables, x: jax.Array, model: Model, dimension: int = 2048
 ) -> jax.Array:
-    """The neural tangent kernel of one output of a network, in one gradient an input.
+    """The neural tangent kernel of one output of a network, from one gradient per input.
 
     The output is a random combination of all, with signs over sqrt(C). Its gradient with respect to
     all weights is sketched: every weight is assigned to one of d numbers and added to it with a

@@ -131,8 +131,9 @@ def choose_ridge(
 def like_validation(y: jax.Array, y_validation: jax.Array) -> jax.Array:
     """Weights `[n]` with which each class has the share of the candidates that it has there.
 
-    The validation data say what is wanted: where one class has most of the candidates, their plain
-    mean would be the loss of that class. One example more of each keeps few of them from ruling.
+    The validation data define what is wanted: where one class has most of the candidates, their
+    plain mean would be the loss of that class. One more example of each
+    class keeps a few of them from dominating.
     """
     if not jnp.issubdtype(y.dtype, jnp.integer):
         return jnp.full((len(y),), 1 / len(y))

@@ -79,8 +79,8 @@ class Kernel:
         """The outer loop's settings for n candidates, where the user sets none.
 
         The policy gradient alone gives the best coresets where it is affordable: what one mask
-        tells of one candidate falls as n grows. With many, the pathwise gradient, which tells of
-        all at once, goes ahead.
+        reveals about one candidate falls as n grows. With many, the pathwise gradient, which covers
+        all of them at once, leads.
         """
         if n <= 5000:
             return Settings(num_masks=32, outer_steps=400, learning_rate=0.05, path_until=0.5)

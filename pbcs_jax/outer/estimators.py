@@ -6,7 +6,7 @@ Each factory below has the settings of its own estimator and no others.
 
     pge      1/M sum_k (L_k - b_k) grad_s ln p(m_k|s). Unbiased; L may be any function of the mask.
     gumbel   1/M sum_k dL/dm_k * dm_k/ds for relaxed masks m = sigmoid((logit s + noise) / T).
-    path     the mean of dL/dm over hard masks. Biased, but it tells of all candidates at once.
+    path     the mean of dL/dm over hard masks. Biased, but it covers all candidates at once.
     hybrid   the policy gradient, plus the mean of dL/dm over hard masks scaled to its length.
 """
 

@@ -1,5 +1,5 @@
-"""The outer loop: probabilities in, better probabilities out. It knows nothing of data, models or
-devices.
+"""The outer loop: probabilities in, better probabilities out. Data, models and
+devices are hidden from it.
 
 It sees one function, `evaluate(key, masks [M, n]) -> Evaluation`. One step draws M masks, evaluates
 them, estimates the gradient of the expected outer loss, lets an optax optimiser move s, and
@@ -30,7 +30,7 @@ class DivergenceError(FloatingPointError):
 
 
 class State(NamedTuple):
-    """The outer loop's state: all that a run needs to go on from here.
+    """The outer loop's state: all that a run needs to continue from here.
 
     Attributes:
       probabilities: `[n]`, s.

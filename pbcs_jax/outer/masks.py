@@ -109,7 +109,7 @@ def pack_masks(masks: jax.Array, capacity: int) -> PackedMasks:
 
     Args:
       masks: `[M, n]` of values in [0, 1].
-      capacity: rows a mask has, at most n.
+      capacity: rows per mask, at most n.
 
     Returns:
       `PackedMasks`.

@@ -1,4 +1,4 @@
-"""optax by name, for both loops: what a config file can say about an optimiser."""
+"""optax by name, for both loops: the optimisers that a config file can name."""
 
 import optax
 

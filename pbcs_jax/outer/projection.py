@@ -2,9 +2,8 @@
 
 The projection of z is clip(z - max(0, v), 0, 1), where v solves sum_i clip(z_i - v, 0, 1) = K. That
 sum falls with v and is piecewise linear, so a Newton step from a point on the right piece lands on
-the root
-exactly: Newton's method, held inside a shrinking bracket, ends after a few passes over z with no
-  sort.
+the root exactly: Newton's method, held inside a shrinking bracket, ends after a few passes over z
+with no sort.
 """
 
 import jax
@@ -39,7 +38,7 @@ def _project(z: jax.Array, size: jax.Array) -> jax.Array:
     n = z.shape[0]
     start = jnp.zeros((), z.dtype)
     if n > _MANY:
-        # A hundredth of the entries nearly tells the root: fewer passes over all of them.
+        # A hundredth of the entries nearly gives the root: fewer passes over all of them.
         sample = z[:: n // _SAMPLE]
         start, _ = _root(sample, size * (sample.shape[0] / n), start)
     v, rest = _root(z, size, start)

@@ -21,7 +21,7 @@ class Settings:
     """The outer loop's settings.
 
     Attributes:
-      num_masks: M, masks a step.
+      num_masks: M, masks per outer step.
       outer_steps: updates of the probabilities.
       estimator: 'pge', 'gumbel', 'path', 'hybrid', or an `Estimator`.
       baseline: of the policy gradient, 'leave_one_out' or 'none'.

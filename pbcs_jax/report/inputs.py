@@ -19,7 +19,7 @@ class Film(NamedTuple):
 
 
 def chosen_inputs(masks: Mapping[str, ArrayLike], images: ArrayLike) -> Figure:
-    """The chosen inputs in white over pictures, a row a method; black dots where there is ink.
+    """The chosen inputs in white over pictures, one row per method; black dots where there is ink.
 
     Args:
       masks: by method, `[H, W]` or `[H, W, C]`, true where an input is chosen.

@@ -85,7 +85,7 @@ def method_table(methods: Methods) -> Rows:
 
 
 def sweep_table(points: Mapping[str, Methods], metric: str = "test_accuracy") -> Rows:
-    """One metric of a sweep, in percent: a row a method, a column a point, the best in bold.
+    """One metric of a sweep, in percent: methods are rows, points are columns, the best is bold.
 
     Args:
       points: `{column: {method: {metric: {"mean", "std", "runs"}}}}`, fractions.

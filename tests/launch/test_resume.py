@@ -1,4 +1,4 @@
-"""Killed runs and sweeps go on to the same bits; damaged checkpoints are passed over."""
+"""Killed runs and sweeps resume with bit-identical results; damaged checkpoints are passed over."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Other ways to choose inputs: one file a method, all with one signature.
+"""Other ways to choose inputs: one file per method, all with one signature.
 
 select(key, data: InputCandidates, size) -> indices [size] of groups, sorted and distinct
 """
@@ -17,12 +17,7 @@ from pbcs_jax.baselines.inputs.uniform import uniform
 
 Select = Callable[[jax.Array, InputCandidates, int], np.ndarray]
 
-INPUT_BASELINES: dict[str, Select] = {
-    "uniform": uniform,
-    "f_score": f_score,
-    "mutual_information": mutual_information,
-    "mrmr": mrmr,
-    "greedy": greedy,
-}
+_METHODS = (uniform, f_score, mutual_information, mrmr, greedy)
+INPUT_BASELINES: dict[str, Select] = {method.__name__: method for method in _METHODS}
 
 __all__ = ["INPUT_BASELINES", "InputCandidates", "Select", *INPUT_BASELINES]

@@ -12,7 +12,7 @@ def mutual_information(key: jax.Array, data: InputCandidates, size: int) -> np.n
     """The inputs that tell most of the class, each by itself."""
     seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
     columns = data.columns
-    varies = np.ptp(columns, axis=0) > 0  # a constant tells nothing, and takes as long
+    varies = np.ptp(columns, axis=0) > 0  # a constant has none, and takes as long
     # Imported here: it takes a second, and few runs need it.
     scores_of = importlib.import_module("sklearn.feature_selection").mutual_info_classif
     scores = np.zeros(columns.shape[1])

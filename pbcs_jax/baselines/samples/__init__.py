@@ -1,6 +1,6 @@
-"""Other ways to choose: one file a method, all with one signature.
+"""Other ways to choose: one file per method, all with one signature.
 
-select(key, data: Candidates, size) -> indices [size], sorted and distinct; only `whole` gives more
+select(key, data: Candidates, size) -> indices [size], sorted and distinct; `whole` returns all
 """
 
 from collections.abc import Callable
@@ -22,17 +22,7 @@ from pbcs_jax.baselines.samples.whole import whole
 
 Select = Callable[[jax.Array, Candidates, int], np.ndarray]
 
-BASELINES: dict[str, Select] = {
-    "uniform": uniform,
-    "whole": whole,
-    "kcenter": kcenter,
-    "herding": herding,
-    "hardest": hardest,
-    "greedy": greedy,
-    "el2n": el2n,
-    "forgetting": forgetting,
-    "craig": craig,
-    "moderate": moderate,
-}
+_METHODS = (uniform, whole, kcenter, herding, hardest, greedy, el2n, forgetting, craig, moderate)
+BASELINES: dict[str, Select] = {method.__name__: method for method in _METHODS}
 
 __all__ = ["BASELINES", "Candidates", "Select", *BASELINES]

@@ -19,7 +19,7 @@ BATCH = 128
 def forgetting(key: jax.Array, data: Candidates, size: int, epochs: int = 5) -> np.ndarray:
     """The most often forgotten: right when last seen in training, and wrong now.
 
-    A candidate is seen once an epoch, in its mini-batch; one that is never right counts as
+    A candidate is seen once per epoch, in its mini-batch; one that is never right counts as
     forgotten more often than any other.
 
     Args:

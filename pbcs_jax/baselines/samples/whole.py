@@ -8,7 +8,7 @@ from pbcs_jax.outer.loop import check_size
 
 
 def whole(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
-    """All n candidates, whatever `size` says.
+    """All n candidates, whatever `size` is.
 
     >>> data = Candidates(np.zeros((3, 2)), np.zeros(3, int), 1, None)
     >>> whole(jax.random.key(0), data, 1).tolist()
