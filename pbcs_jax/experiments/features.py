@@ -25,17 +25,18 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
     n = int(groups.max()) + 1
     outer = config_lib.loop_settings(config, n)
     noise = f", noise {config.inputs.noise:g}" if config.inputs.noise else ""
+    plan = (
+        f"{len(problem.y)} samples of {groups.size} inputs{noise}",
+        f"{config.num_inputs} of {n}, by {config.selection.objective}, {outer.outer_steps} outer "
+        f"steps x {outer.num_masks} masks, estimator {outer.estimator}",
+    )
     return Task(
         n=n,
         candidates=InputCandidates(problem.x, problem.y, groups),
         baselines=INPUT_BASELINES,
         select=_selection(config, problem, groups, outer),
         choice=lambda size: Inputs(groups),
-        plan=(
-            f"{len(problem.y)} samples of {groups.size} inputs{noise}",
-            f"{config.num_inputs} of {n}, by {config.selection.objective}, {outer.outer_steps} "
-            f"outer steps x {outer.num_masks} masks, estimator {outer.estimator}",
-        ),
+        plan=plan,
         facts=[
             ("Samples", len(problem.y)),
             ("Noise on the inputs", f"{config.inputs.noise:g}"),
