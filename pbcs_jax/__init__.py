@@ -19,10 +19,11 @@ from pbcs_jax.objectives import (
 from pbcs_jax.outer.base import Estimator, Evaluation
 from pbcs_jax.outer.draw import draw_coreset
 from pbcs_jax.outer.estimators import policy_gradient
-from pbcs_jax.outer.loop import DivergenceError, Result, State, init, run, step
+from pbcs_jax.outer.loop import DivergenceError, State, init, run, step
 from pbcs_jax.outer.masks import mask_log_prob, mask_score, sample_masks
 from pbcs_jax.outer.projection import project
 from pbcs_jax.outer.settings import Settings
+from pbcs_jax.result import Result, Suspects
 from pbcs_jax.select import select_coreset, select_features, soften
 
 # Their names before samples and inputs were one.
@@ -45,6 +46,7 @@ __all__ = [
     "Samples",
     "Settings",
     "State",
+    "Suspects",
     "UserError",
     "draw_coreset",
     "features_objective",

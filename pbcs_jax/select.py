@@ -17,6 +17,7 @@ from pbcs_jax.objectives import InputKernel, Kernel, Network
 from pbcs_jax.outer import draw, loop, masks
 from pbcs_jax.outer.estimators import smoothed
 from pbcs_jax.outer.settings import Settings
+from pbcs_jax.result import Result
 
 SOFTEN = 0.3
 """How far 'kernel_then_network' moves what the kernel found towards K/n."""
@@ -41,7 +42,7 @@ def select_coreset(
     start: Start = None,
     callback: Callback | None = None,
     **options: Any,
-) -> loop.Result:
+) -> Result:
     """Learns which `size` of the n candidates to train `model` on.
 
     Args:
@@ -143,7 +144,7 @@ def select_features(
     start: Start = None,
     callback: Callback | None = None,
     **options: Any,
-) -> loop.Result:
+) -> Result:
     """Learns which `size` inputs (or groups of inputs) of the samples to train `model` on.
 
     Args:
@@ -211,7 +212,7 @@ def _select(
     start: Start,
     callback: Callback | None,
     classes: tuple[np.ndarray | None, float] = (None, 0.0),
-) -> loop.Result:
+) -> Result:
     """The outer loop over n things to choose from, and the choice that it ends in."""
     x, y, model, size, validation = data
     if isinstance(objective, Network):
@@ -228,7 +229,7 @@ def _select(
     indices = draw.draw_coreset(draw_key, s, size, settings.final, *classes)
     if improve is not None:
         indices = improve(jax.random.fold_in(draw_key, 1), indices)
-    return loop.Result(indices, np.asarray(s), history)
+    return Result(indices, np.asarray(s), history)
 
 
 def _objective(given: Any, known: dict[str, Any], *more: str) -> Any:

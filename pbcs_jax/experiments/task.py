@@ -12,6 +12,7 @@ from pbcs_jax.choices import Choice
 from pbcs_jax.data import Problem
 from pbcs_jax.outer import loop
 from pbcs_jax.report.page import Entry
+from pbcs_jax.result import Result
 from pbcs_jax.select import Callback, Start
 
 Chosen = dict[str, list[np.ndarray]]
@@ -39,7 +40,7 @@ class Task(NamedTuple):
     n: int
     candidates: Any
     baselines: Mapping[str, Callable[[jax.Array, Any, int], np.ndarray]]
-    select: Callable[[jax.Array, Start, Callback], loop.Result]
+    select: Callable[[jax.Array, Start, Callback], Result]
     choice: Callable[[int], Choice]
     plan: tuple[str, str]
     facts: list[tuple[str, Any]]

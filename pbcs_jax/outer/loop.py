@@ -49,20 +49,6 @@ class State(NamedTuple):
     estimator_state: Any = ()
 
 
-class Result(NamedTuple):
-    """A selection.
-
-    Attributes:
-      indices: `[K]` sorted, what was chosen.
-      probabilities: `[n]`, s.
-      history: metrics, each `[outer_steps, ...]`.
-    """
-
-    indices: np.ndarray
-    probabilities: np.ndarray
-    history: dict[str, np.ndarray]
-
-
 def check_size(n: int, size: float) -> None:
     """Raises unless K is a whole number from 1 to n, the number of candidates."""
     check_number("size", size, least=1, most=n, whole=True)
