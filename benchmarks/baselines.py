@@ -47,7 +47,9 @@ def shifted_mnist(n: int) -> Candidates:
     x = padded[np.arange(n)[:, None, None], i, j]
     assert problem.x_val is not None and problem.y_val is not None  # as asked for
     validation = problem.x_val, problem.y_val
-    return Candidates(x, problem.y[rows], problem.num_classes, nets.ConvNet(), validation)
+    return Candidates(
+        x, problem.y[rows], problem.num_classes, nets.ConvNet(), validation, scale=False
+    )
 
 
 def first_and_again(select: Callable[..., Any], *arguments: Any) -> dict[str, float]:
@@ -71,7 +73,7 @@ def main(argv: list[str]) -> None:
         measure.write(_OUT.value, "baselines", results)
 
     def pbcs_kernel(key: jax.Array, size: int) -> np.ndarray:
-        x, y, _, _, validation = candidates
+        x, y, validation = candidates.x, candidates.y, candidates.validation
         return pbcs.select_coreset(key, x, y, None, size, validation, objective="kernel").indices
 
     for size in map(int, _SIZES.value):

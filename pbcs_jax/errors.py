@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 
@@ -20,7 +21,7 @@ def check_known(what: str, value: Any, known: Iterable[str], more: str = "") -> 
     pbcs_jax.errors.UserError: estimator is 'magic': use one of pge, path, or an Estimator
     """
     known = list(known)
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise UserError(f"{what} is {value!r}: use one of {', '.join(known)}{more}")
 
 
@@ -48,11 +49,21 @@ def check_number(
     Traceback (most recent call last):
     pbcs_jax.errors.UserError: num_masks is 0: use a number of at least 1
     """
-    refused = (above and value == least) or (below and value == most)
-    refused = refused or not (least <= value <= most and math.isfinite(value))
-    if not refused and not (whole and value != int(value)):
-        return
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number and getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()  # an array of one number, such as JAX's
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and math.isfinite(value) and least <= value <= most:
+        refused = (above and value == least) or (below and value == most)
+        if not refused and not (whole and value != int(value)):
+            return
     bounds = [f"above {least}" if above else f"of at least {least}"] if least > -math.inf else []
     bounds += [f"below {most}" if below else f"of at most {most}"] if most < math.inf else []
     wanted = " and ".join(bounds) or "that is finite"
-    raise UserError(f"{what} is {value}: use a {'whole ' * whole}number {wanted}")
+    raise UserError(f"{what} is {value!r}: use a {'whole ' * whole}number {wanted}")
+
+
+def one_line(error: Exception) -> str:
+    """Type and first line of a library's error, which may run over pages."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

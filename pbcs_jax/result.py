@@ -62,6 +62,10 @@ class Result:
         """
         return None if self.find_suspects is None else self.find_suspects()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copy: with the suspects found, without the models that find them."""
+        return self.__dict__ | {"suspects": self.suspects, "find_suspects": None}
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes everything but the pictures to an npz file, without pickle; finds `suspects`."""
         suspects = {} if self.suspects is None else self.suspects._asdict()
@@ -88,8 +92,9 @@ class Result:
                 parts[part][field] = value
             suspects = Suspects(**parts["suspects"]) if parts["suspects"] else None
             own = parts[""] | {"unit": str(parts[""]["unit"])}
-            find = None if suspects is None else lambda: suspects
-            return cls(**own, history=parts["history"], find_suspects=find)
+            result = cls(**own, history=parts["history"])
+            result.__dict__["suspects"] = suspects
+            return result
         except FileNotFoundError as error:
             raise UserError(f"path is {str(path)!r}: there is no such file") from error
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:

@@ -1,14 +1,16 @@
-"""`select_coreset` and `select_features`: from arrays to what is worth keeping, in one call."""
+"""`select_coreset` and `select_features`: from data to what is worth keeping, in one call."""
 
 import dataclasses
+import itertools
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax import progress as progress_lib
+from pbcs_jax.border import Data, check_data, check_key
 from pbcs_jax.choices import Choice, Inputs, Samples
 from pbcs_jax.choices import inputs as inputs_lib
 from pbcs_jax.compute.plan import Compute
@@ -17,7 +19,7 @@ from pbcs_jax.objectives import InputKernel, Kernel, Network
 from pbcs_jax.outer import draw, loop, masks
 from pbcs_jax.outer.estimators import smoothed
 from pbcs_jax.outer.settings import Settings
-from pbcs_jax.result import Result
+from pbcs_jax.result import Result, Suspects
 
 SOFTEN = 0.3
 """How far 'kernel_then_network' moves what the kernel found towards K/n."""
@@ -29,27 +31,27 @@ _LOG = logging.getLogger(__name__)
 
 
 def select_coreset(
-    key: jax.Array,
-    x: jax.Array,
-    y: jax.Array,
+    key: Any,
+    x: Any,
+    y: Any,
     model: Any,
     size: int,
-    validation: tuple[jax.Array, jax.Array] | None = None,
+    validation: Any = None,
     *,
     objective: str | Network | Kernel = "network",
-    max_ratio: float = 0.0,
-    compute: Compute = Compute(),  # noqa: B008 (immutable)
+    progress: bool = True,
+    compute: Compute = Compute(),  # noqa: B008 (frozen)
     start: Start = None,
-    callback: Callback | None = None,
     **options: Any,
 ) -> Result:
     """Learns which `size` of the n candidates to train `model` on.
 
     Args:
-      key: PRNG key, consumed.
-      x: `[n, ...]` candidates.
-      y: `[n]` integer classes, or `[n, ...]` regression targets with
-        `objective=Network(loss_fn='squared_error', outer_loss='squared_error')`.
+      key: PRNG key, or a seed.
+      x: `[n, ...]` candidates: NumPy, JAX, torch, pandas, scipy.sparse or lists. Tables are
+        standardised (see the option `scale`), and so are pictures of integers, by channel.
+      y: `[n]` labels of any kind, one-hot rows, or numbers of a regression, see the option
+        `loss_fn`.
       model: a flax.linen module, or a pair of pure functions `(init(key, x), apply(params, x))`;
         None will do for the objective 'kernel'.
       size: K.
@@ -59,136 +61,93 @@ def select_coreset(
         'kernel' or `Kernel(...)` solves ridge regression on fixed embeddings, a hundred times
         faster; 'kernel_then_network' selects by the kernel, and starts the network's search from
         those probabilities, moved by `SOFTEN` towards K/n.
-      max_ratio: largest over smallest class of the coreset, at most, by label; 0 leaves it free.
-        Where the smallest class has too few candidates for that, fewer than `size` are chosen.
+      progress: whether a terminal or a notebook shows a bar.
       compute: devices and chunks.
       start: probabilities `[n]` to start from, in place of K/n; or the `State` that a callback of
         an earlier run with the same arguments saw, to continue from there.
-      callback: called with the state and the metrics of the steps since its last call, every
-        `compute.callback_every` outer steps.
-      **options: of the outer loop, the fields of `Settings`: `num_masks`, `outer_steps`,
-        `estimator`, ... What is not given depends on the objective (`loop_settings`).
+      **options: any field of `Settings` (`num_masks`, `outer_steps`, `max_ratio`, ...; what is not
+        given depends on the objective), of the objective's own record (`loss_fn`, `scale`, ...) or
+        of `Compute` (`callback`, ...).
 
     Returns:
-      `Result(indices, probabilities, history)`.
+      `Result`, with `indices`, `probabilities`, `history`, `suspects`, `save` and `to_html`.
 
     >>> from pbcs_jax import Inner
     >>> from pbcs_jax.nets import MLP
     >>> x = jax.random.normal(jax.random.key(0), (40, 5))
-    >>> y = (x[:, 0] > 0).astype(int)
-    >>> model, network = MLP(num_classes=2, hidden=(8,)), Network(Inner(steps=5))
-    >>> key = jax.random.key(1)
-    >>> result = select_coreset(key, x, y, model, 6, objective=network, outer_steps=2)
+    >>> y = ["yes" if row[0] > 0 else "no" for row in x]
+    >>> model, inner = MLP(num_classes=2, hidden=(8,)), Inner(steps=5)
+    >>> result = select_coreset(1, x, y, model, 6, inner=inner, outer_steps=2)
     >>> result.indices.shape, result.probabilities.shape, result.history["outer_loss"].shape
     ((6,), (40,), (2,))
-    >>> select_coreset(key, x, y, None, 6, objective="kernel").indices.shape
+    >>> select_coreset(1, x, y, None, 6, objective="kernel").indices.shape
     (6,)
     """
-    check_rows("x and y", x, y)
-    n = len(x)
-    loop.check_size(n, size)
-    if max_ratio and not (max_ratio >= 1 and jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer)):
-        raise UserError(f"max_ratio is {max_ratio}: use 0, or at least 1 for integer classes")
-    if max_ratio and (most := draw.balanced_size(np.asarray(y), max_ratio)) < size:
-        _LOG.info(
-            "max_ratio is %g: %d samples are chosen in place of %d, because the smallest class has "
-            "too few candidates",
-            max_ratio,
-            most,
-            size,
-        )
-        size = most
-    if objective == "kernel_then_network":
-        _check_model(model)
+    key = check_key(key)
+    call = _Call(x, y, model, size, validation, start, progress)
+    if not isinstance(objective, str) or objective != "kernel_then_network":
+        records = {"network": Network(), "kernel": Kernel()}
+        asked = _asked(objective, records, options, compute, "kernel_then_network")
+        return _select(key, call, asked, _samples)
+    with progress_lib.shown(progress):
         if not isinstance(start, loop.State):
-            proxy = select_coreset(
-                jax.random.fold_in(key, 1),
-                x,
-                y,
-                model,
-                size,
-                validation,
-                objective="kernel",
-                compute=compute,
-                start=start,
-            )
-            start = soften(proxy.probabilities, size)
-        objective = "network"
-    asked = _objective(objective, {"network": Network(), "kernel": Kernel()}, "kernel_then_network")
-    if isinstance(asked, Kernel) and asked.exchanges and max_ratio:
-        raise UserError(
-            f"kernel.exchanges is {asked.exchanges} and max_ratio {max_ratio}: exchanges keep no "
-            "bound on classes; set one of them to 0"
-        )
-    if isinstance(asked, Network) and asked.outer_on != "all":
-        raise UserError(f"outer_on is {asked.outer_on!r}: it is for inputs; use 'all'")
-    settings = _settings(asked, n, options)
-    choice = Samples(masks.capacities(n, settings.largest_size(n, size)))
-    data = (x, y, model, size, validation)
-    classes = (np.asarray(y), max_ratio)
-    return _select(key, data, choice, n, asked, settings, compute, start, callback, classes)
+            _check_model(model)
+            both = {k: v for k, v in options.items() if k in ("loss_fn", "max_ratio", "scale")}
+            first = _asked("kernel", {"kernel": Kernel()}, both, compute)
+            proxy = _select(jax.random.fold_in(key, 1), call, first, _samples)
+            call = call._replace(start=soften(proxy.probabilities, len(proxy.indices)))
+        asked = _asked("network", {"network": Network()}, options, compute)
+        return _select(key, call, asked, _samples)
 
 
 def select_features(
-    key: jax.Array,
-    x: jax.Array,
-    y: jax.Array,
+    key: Any,
+    x: Any,
+    y: Any,
     model: Any,
     size: int,
-    validation: tuple[jax.Array, jax.Array] | None = None,
+    validation: Any = None,
     *,
     groups: Any = None,
-    smooth: float = 0.0,
     objective: str | Network | InputKernel = "network",
-    compute: Compute = Compute(),  # noqa: B008 (immutable)
+    progress: bool = True,
+    compute: Compute = Compute(),  # noqa: B008 (frozen)
     start: Start = None,
-    callback: Callback | None = None,
     **options: Any,
 ) -> Result:
     """Learns which `size` inputs (or groups of inputs) of the samples to train `model` on.
 
     Args:
-      key: PRNG key, consumed.
-      x: `[N, ...]` samples, of any shape, each input of about the same scale.
-      y: `[N]` integer classes, or `[N, ...]` regression targets.
+      key: PRNG key, or a seed.
+      x: `[N, ...]` samples, as in `select_coreset`.
+      y: `[N]` their targets, as in `select_coreset`.
       model: as in `select_coreset`; None will do for the objective 'kernel'.
       size: K, inputs to choose; with `groups`, groups.
       validation: `(x, y)`, held-out data for the outer loss. Without them 'network' takes the
         samples themselves, 'kernel' leave-one-out.
       groups: the number of each input's group, integers from 0 that broadcast to the shape of a
         sample: patches, one-hot blocks, sensors. Each input is a group of its own if None.
-      smooth: of pictures `[N, height, width, ...]`: what is learnt of an input is learnt of its
-        neighbours too, by a Gaussian with this standard deviation, in pixels. It helps where inputs
-        are noisy and many are chosen; else 0 is better.
       objective: what masks are judged by. 'network' or `Network(...)` trains `model` on the chosen
         inputs; 'kernel' or `InputKernel(...)` solves kernel ridge regression on them, and judges by
         leave-one-out.
+      progress: as in `select_coreset`.
       compute: as in `select_coreset`.
       start: as in `select_coreset`.
-      callback: as in `select_coreset`.
-      **options: of the outer loop, the fields of `Settings`.
+      **options: as in `select_coreset`; for pictures there is `smooth` of `Settings`.
 
     Returns:
-      `Result(indices, probabilities, history)`, of the groups.
+      `Result`, of the groups.
 
     >>> x = jax.random.normal(jax.random.key(0), (60, 8))
     >>> y = (x[:, 2] + x[:, 5] > 0).astype(int)
-    >>> result = select_features(jax.random.key(1), x, y, None, 2, objective="kernel")
+    >>> result = select_features(1, x, y, None, 2, objective="kernel")
     >>> result.indices.tolist()
     [2, 5]
     """
-    check_rows("x and y", x, y)
-    numbers = inputs_lib.numbers(groups, np.shape(x)[1:])
-    n = int(numbers.max()) + 1
-    loop.check_size(n, size)
-    asked = _objective(objective, {"network": Network(), "kernel": InputKernel()})
-    settings = _settings(asked, n, options)
-    if smooth:
-        near = inputs_lib.neighbourhood(numbers, smooth)
-        estimator = smoothed(settings.gradient_estimator(), near)
-        settings = dataclasses.replace(settings, estimator=estimator)
-    data = (x, y, model, size, validation)
-    return _select(key, data, Inputs(numbers), n, asked, settings, compute, start, callback)
+    records = {"network": Network(), "kernel": InputKernel()}
+    asked = _asked(objective, records, options, compute)
+    call = _Call(x, y, model, size, validation, start, progress)
+    return _select(check_key(key), call, asked, lambda *given: _inputs(groups, *given))
 
 
 def soften(probabilities: Any, size: float, amount: float = SOFTEN) -> np.ndarray:
@@ -201,66 +160,199 @@ def soften(probabilities: Any, size: float, amount: float = SOFTEN) -> np.ndarra
     return (1 - amount) * s + amount * size / len(s)
 
 
+class _Call(NamedTuple):
+    """What both public functions are called with."""
+
+    x: Any
+    y: Any
+    model: Any
+    size: int
+    validation: Any
+    start: Start
+    progress: bool
+
+
+class _Asked(NamedTuple):
+    """The records that the options fill; of the outer loop only what is given."""
+
+    objective: Any
+    loop: dict[str, Any]
+    compute: Compute
+
+
+class _Chosen(NamedTuple):
+    """What a mask chooses: how many there are, K, what a mask does, how the outer loop goes."""
+
+    n: int
+    size: int
+    choice: Choice
+    settings: Settings
+    names: Sequence[str] | None
+
+
+def _asked(
+    objective: Any, known: dict[str, Any], options: dict[str, Any], compute: Compute, *more: str
+) -> _Asked:
+    """The objective that is given or named, and the options in the records they belong to."""
+    record: Any = known.get(objective) if isinstance(objective, str) else objective
+    if not any(isinstance(record, type(value)) for value in known.values()):
+        kinds = " or ".join(type(value).__name__ for value in known.values())
+        names = ", ".join([*known, *more])
+        raise UserError(f"objective is {objective!r}: use one of {names}, or a value of {kinds}")
+    if not isinstance(compute, Compute):
+        raise UserError(f"compute is {compute!r}: give a Compute(...)")
+    fields = [_fields(one) for one in (record, Settings, compute)]
+    for name in options:
+        check_known("option", name, itertools.chain(*fields))
+    own, outer, device = ({k: options[k] for k in names if k in options} for names in fields)
+    record = dataclasses.replace(record, **own)
+    return _Asked(record, outer, dataclasses.replace(compute, **device))
+
+
+def _fields(record: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(record)]
+
+
 def _select(
     key: jax.Array,
-    data: tuple[Any, Any, Any, int, Any],
-    choice: Choice,
-    n: int,
-    objective: Any,
-    settings: Settings,
-    compute: Compute,
-    start: Start,
-    callback: Callback | None,
-    classes: tuple[np.ndarray | None, float] = (None, 0.0),
+    call: _Call,
+    asked: _Asked,
+    choose: Callable[[Data, int, _Asked], _Chosen],
 ) -> Result:
-    """The outer loop over n things to choose from, and the choice that it ends in."""
-    x, y, model, size, validation = data
-    if isinstance(objective, Network):
-        _check_model(model)
-    if validation is not None:
-        check_rows("validation", *validation)
-    run_key, draw_key, build_key = jax.random.split(key, 3)
-    evaluate, improve = objective.build(
-        build_key, x, y, model, size, validation, choice, settings, compute
+    """The border, the outer loop, and the choice that it ends in."""
+    if not isinstance(call.progress, bool):
+        raise UserError(f"progress is {call.progress!r}: use True or False")
+    with progress_lib.shown(call.progress):
+        objective, compute = asked.objective, asked.compute
+        if isinstance(objective, Network):
+            _check_model(call.model)
+        data = check_data(
+            call.x, call.y, call.validation, _kind(objective.loss_fn), objective.scale
+        )
+        n, size, choice, settings, names = choose(data, call.size, asked)
+        run_key, draw_key, build_key = jax.random.split(key, 3)
+        x, y, validation = data.x, data.y, data.validation
+        progress_lib.stage("Building the objective")
+        evaluate, improve, predict = objective.build(
+            build_key, x, y, call.model, size, validation, choice, settings, compute
+        )
+        state = _start(run_key, n, size, settings, call.start)
+        state, history = loop.run(
+            state, evaluate, settings, compute.callback, compute.callback_every
+        )
+        s = state.probabilities
+        classes = (y, settings.max_ratio)
+        indices = draw.draw_coreset(draw_key, s, size, settings.final, *classes)
+        if improve is not None:
+            progress_lib.stage("Exchanging")
+            indices = improve(jax.random.fold_in(draw_key, 1), indices)
+    result = Result(indices, np.asarray(s), history, names=names)
+    if isinstance(choice, Inputs):
+        return dataclasses.replace(result, unit="inputs")
+    find = None
+    if predict is not None:
+        find = lambda: _suspects(predict(jax.random.fold_in(draw_key, 2), indices), data)  # noqa: E731
+    return dataclasses.replace(
+        result, labels=data.encoding.decode(y), pictures=_pictures(data.given), find_suspects=find
     )
-    state = start if isinstance(start, loop.State) else loop.init(run_key, n, size, settings, start)
-    state, history = loop.run(state, evaluate, settings, callback, compute.callback_every)
-    s = state.probabilities
-    indices = draw.draw_coreset(draw_key, s, size, settings.final, *classes)
-    if improve is not None:
-        indices = improve(jax.random.fold_in(draw_key, 1), indices)
-    return Result(indices, np.asarray(s), history)
 
 
-def _objective(given: Any, known: dict[str, Any], *more: str) -> Any:
-    """The objective that a name stands for, or the one given."""
-    if isinstance(given, str) and given in known:
-        return known[given]
-    if isinstance(given, tuple(map(type, known.values()))):
-        return given
-    kinds = " or ".join(type(value).__name__ for value in known.values())
-    raise UserError(
-        f"objective is {given!r}: use one of {', '.join([*known, *more])}, or a value of {kinds}"
-    )
+def _samples(data: Data, size: int, asked: _Asked) -> _Chosen:
+    """A mask over samples."""
+    n = len(data.x)
+    loop.check_size(n, size)
+    settings = _settings(asked, n)
+    if settings.smooth:
+        raise UserError(f"smooth is {settings.smooth}: it is for inputs; use 0")
+    if getattr(asked.objective, "outer_on", "all") != "all":
+        raise UserError(f"outer_on is {asked.objective.outer_on!r}: it is for inputs; use 'all'")
+    ratio = settings.max_ratio
+    if ratio and data.encoding.classes is None:
+        raise UserError(f"max_ratio is {ratio}: it is for classes; use 0 for a regression")
+    if ratio and getattr(asked.objective, "exchanges", 0):
+        raise UserError(
+            f"kernel.exchanges is {asked.objective.exchanges} and max_ratio {ratio}: exchanges "
+            "keep no bound on classes; set one of them to 0"
+        )
+    if ratio and (most := draw.balanced_size(data.y, ratio)) < size:
+        _LOG.info(
+            "max_ratio is %g: %d samples are chosen in place of %d, because the smallest class has "
+            "too few candidates",
+            *(ratio, most, size),
+        )
+        size = most
+    choice = Samples(masks.capacities(n, settings.largest_size(n, size)))
+    return _Chosen(n, int(size), choice, settings, None)
 
 
-def _settings(objective: Any, n: int, options: dict[str, Any]) -> Settings:
+def _inputs(groups: Any, data: Data, size: int, asked: _Asked) -> _Chosen:
+    """A mask over inputs."""
+    numbers = inputs_lib.numbers(groups, data.x.shape[1:])
+    n = int(numbers.max()) + 1
+    loop.check_size(n, size)
+    settings = _settings(asked, n)
+    if settings.max_ratio:
+        raise UserError(f"max_ratio is {settings.max_ratio}: it is for samples; use 0")
+    if settings.smooth:
+        near = inputs_lib.neighbourhood(numbers, settings.smooth)
+        estimator = smoothed(settings.gradient_estimator(), near)
+        settings = dataclasses.replace(settings, estimator=estimator)
+    return _Chosen(n, int(size), Inputs(numbers), settings, data.names if groups is None else None)
+
+
+def _settings(asked: _Asked, n: int) -> Settings:
     """The objective's own settings of the outer loop with the user's in their place."""
-    for name in options:
-        check_known("option", name, (field.name for field in dataclasses.fields(Settings)))
-    return dataclasses.replace(objective.loop_settings(n), **options)
+    return dataclasses.replace(asked.objective.loop_settings(n), **asked.loop)
+
+
+def _kind(loss_fn: Any) -> str:
+    """What a training loss makes of the targets, see `border.Encoding`."""
+    if callable(loss_fn):
+        return "as_given"
+    return {"auto": "auto", "squared_error": "numbers"}.get(loss_fn, "classes")
+
+
+def _start(key: jax.Array, n: int, size: int, settings: Settings, given: Start) -> loop.State:
+    """The state to start from."""
+    if not isinstance(given, loop.State):
+        return loop.init(key, n, size, settings, given)
+    fresh = loop.init(key, n, size, settings)
+    shape, given_size = np.shape(given.probabilities), float(given.size)
+    if shape != (n,) or given_size != size:
+        raise UserError(
+            f"start is a state of {given_size:g} of {shape[0] if shape else 0}: give one of {size} "
+            f"of {n}, or None"
+        )
+    if jax.tree.structure(fresh) != jax.tree.structure(given):
+        raise UserError(
+            "start is a state of another optimizer or estimator: give the settings of its own run"
+        )
+    return given
+
+
+def _suspects(outputs: np.ndarray, data: Data) -> Suspects:
+    """Where the outputs contradict the targets, most of all first."""
+    rows = np.arange(len(data.y))
+    if data.encoding.classes is not None:
+        outputs = outputs[:, : len(data.encoding.classes)]
+        found = outputs.argmax(1)
+        scores = outputs[rows, found] - outputs[rows, data.y]
+        wrong = found != data.y
+    else:
+        found = outputs.reshape(data.y.shape)
+        scores = np.abs(found - data.y).reshape(len(rows), -1).mean(1)
+        wrong = scores > 3 * 1.4826 * np.median(scores)  # beyond three standard deviations
+    order = np.argsort(-scores, kind="stable")
+    order = order[wrong[order]]
+    return Suspects(order, scores[order], data.encoding.decode(found[order]))
+
+
+def _pictures(x: np.ndarray) -> np.ndarray | None:
+    """`[n, height, width, channels]` if these are pictures."""
+    x = x[..., None] if x.ndim == 3 else x
+    return x if x.ndim == 4 and x.shape[-1] in (1, 3) else None
 
 
 def _check_model(model: Any) -> None:
     if model is None:
         raise UserError("model is None: this objective trains one; give a model, or use 'kernel'")
-
-
-def check_rows(name: str, x: jax.Array, y: jax.Array) -> None:
-    """Raises unless there are as many inputs as targets, all finite."""
-    if len(x) != len(y) or not len(x):
-        raise UserError(
-            f"{name} have {len(x)} and {len(y)} rows: they must be as many, and more than none"
-        )
-    if not bool(jnp.all(jnp.isfinite(jnp.asarray(x)))):
-        raise UserError(f"{name} hold NaN or inf in the inputs: remove or replace those rows")

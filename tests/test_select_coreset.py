@@ -111,8 +111,8 @@ def test_regression_targets():
     [
         ({"size": 0}, "size is 0"),
         ({"size": 41}, "size is 41"),
-        ({"y": jnp.zeros(39, int)}, "40 and 39 rows"),
-        ({"x": jnp.zeros((40, 2)).at[3, 1].set(jnp.nan)}, "NaN"),
+        ({"y": jnp.arange(39) % 2}, "40 rows and y 39"),
+        ({"x": jnp.zeros((40, 2)).at[3, 1].set(jnp.nan)}, "x is nan at row 3, column 1"),
         ({"estimator": "magic"}, "magic"),
         ({"objective": "magic"}, "magic"),
         ({"learning_rat": 0.1}, "learning_rat"),

@@ -4,6 +4,7 @@ A run should never die for want of memory where smaller chunks would do. What on
 bounded from the traced program, before anything is compiled: every array that it mentions counts.
 """
 
+import dataclasses
 import logging
 import os
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from pbcs_jax.compute.mesh import AXIS
+from pbcs_jax.errors import UserError, check_number
 from pbcs_jax.nets.model import Model
 
 # Larger pieces leave the cache and are no faster.
@@ -22,20 +25,35 @@ BUDGET_VARIABLE = "PBCS_MEMORY_GB"
 _LOG = logging.getLogger(__name__)
 
 
-class Compute(NamedTuple):
-    """Where and in which pieces a selection is computed; none of it changes what is selected.
+@dataclasses.dataclass(frozen=True)
+class Compute:
+    """Where and in which pieces a selection is computed, and who is told; none of it changes what
+    is selected.
 
     Attributes:
       mesh: devices to spread the masks over, see `mask_mesh`; all of them if None.
       mask_chunk: networks that a device trains side by side; 0 chooses, see `plan`.
       outer_chunk: outer examples that go through a network at once; 0 chooses.
-      callback_every: outer steps between two calls of a selection's callback.
+      callback: called with the state and the metrics of the steps since its last call.
+      callback_every: outer steps between two calls.
     """
 
     mesh: Mesh | None = None
     mask_chunk: int = 0
     outer_chunk: int = 0
+    callback: Callable[[Any, list[dict[str, Any]]], None] | None = None
     callback_every: int = 10
+
+    def __post_init__(self):
+        for name in ("mask_chunk", "outer_chunk"):
+            check_number(name, getattr(self, name), least=0, whole=True)
+        check_number("callback_every", self.callback_every, least=1, whole=True)
+        if self.callback is not None and not callable(self.callback):
+            raise UserError(f"callback is {self.callback!r}: give a function of (state, metrics)")
+        if self.mesh is not None and AXIS not in getattr(self.mesh, "axis_names", ()):
+            raise UserError(
+                f"mesh is {self.mesh!r}: give one with the axis {AXIS!r}, see mask_mesh"
+            )
 
 
 class Plan(NamedTuple):
@@ -62,7 +80,7 @@ def plan(
     num_masks: int,
     device: jax.Device,
     path_steps: int = 0,
-    compute: Compute = Compute(),  # noqa: B008 (immutable)
+    compute: Compute = Compute(),
     budget: int = 0,
 ) -> Plan:
     """The largest chunks that fit, with those given left as they are.

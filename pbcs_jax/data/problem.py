@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pbcs_jax import border
 from pbcs_jax.data.corruption import imbalance, label_noise
 from pbcs_jax.data.sources import Dataset
 from pbcs_jax.errors import UserError, check_number
@@ -28,9 +29,10 @@ class Problem(NamedTuple):
         y_test: int32 [m].
         images: [n, H, W, C], the candidates' raw pixels, or None if they are no pictures.
         indices: int64 [n], the row of the data set's x_train that each candidate came from.
-        num_classes: number of classes.
+        classes: [C] what the user calls them, in the order of the labels.
         name: the data set.
         source: the source that served it.
+        names: [d] of the columns of a table, or None.
     """
 
     x: np.ndarray
@@ -42,9 +44,15 @@ class Problem(NamedTuple):
     y_test: np.ndarray
     images: np.ndarray | None
     indices: np.ndarray
-    num_classes: int
+    classes: np.ndarray
     name: str
     source: str
+    names: list[str] | None = None
+
+    @property
+    def num_classes(self) -> int:
+        """How many there are."""
+        return len(self.classes)
 
     @property
     def validation(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -108,7 +116,7 @@ def make_problem(
     mean, std = _statistics(raw, dataset.name)
 
     def prepared(x):
-        x = _normalise(x, mean, std)
+        x = border.standardise(x, mean, std)
         if input_noise:
             x += np.float32(input_noise) * for_inputs.standard_normal(x.shape, np.float32)
         return x
@@ -123,9 +131,10 @@ def make_problem(
         y_test=dataset.y_test,
         images=raw if raw.ndim == 4 else None,
         indices=indices,
-        num_classes=num_classes,
+        classes=dataset.classes,
         name=dataset.name,
         source=dataset.source,
+        names=dataset.names,
     )
 
 
@@ -152,15 +161,4 @@ def _statistics(x: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     if x.dtype == np.uint8 and (name, x.shape[1:]) in KNOWN_STATISTICS:
         mean, std = np.array(KNOWN_STATISTICS[name, x.shape[1:]]) * 255
         return mean, std
-    axes = tuple(range(x.ndim - 1))
-    mean, std = x.mean(axes, dtype=np.float64), x.std(axes, dtype=np.float64)
-    # A constant column has no scale; rounding can leave it one that is far below its mean's.
-    return mean, np.where(std > 1e-7 * np.abs(mean), std, 1.0)
-
-
-def _normalise(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """float32 [n, ...], a new array."""
-    out = x.astype(np.float32)
-    out -= mean.astype(np.float32)
-    out /= std.astype(np.float32)
-    return out
+    return border.statistics(x)

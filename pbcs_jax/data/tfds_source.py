@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pbcs_jax.data.without_tensorflow import tensorflow_stand_in
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import UserError, one_line
 
 # A public file of a few kilobytes, part of MNIST, on the host that serves most of tfds.
 PROBE_URL = "https://storage.googleapis.com/cvdf-datasets/mnist/t10k-labels-idx1-ubyte.gz"
@@ -156,9 +156,3 @@ def _read(builder: Any, split: str, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _place(dir: str) -> str:
     return dir or "tfds's default directory"
-
-
-def one_line(error: Exception) -> str:
-    """Type and first line of a library's error, which may run over pages."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

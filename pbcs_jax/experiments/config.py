@@ -50,8 +50,8 @@ def _common() -> dict[str, Any]:
         "methods": ("pbcs", "uniform"),
         "selection": {
             "objective": "network",  # or kernel, or for samples kernel_then_network
-            **_fields(Settings),
-            **_fields(Network, "inner", "loss_fn", "outer_on"),
+            **_fields(Settings, "max_ratio", "smooth"),
+            **_fields(Network, "inner", "loss_fn", "outer_on", "scale"),
             "mask_chunk": 0,  # networks that a device trains side by side; 0 chooses
             "outer_chunk": 0,  # outer examples through a network at once; 0 chooses
         },
@@ -93,7 +93,7 @@ def summarization() -> ConfigDict:
     config.coreset_size = 100
     config.data.num_candidates = 1000  # 0 is all of them
     config.selection.max_ratio = 0.0  # of the coreset's largest class over its smallest; 0: free
-    config.kernel.update(_fields(Kernel))
+    config.kernel.update(_fields(Kernel, "loss_fn", "scale"))
     config.kernel.soften = 0.3  # kernel_then_network starts so far from what the kernel found
     return config
 
@@ -111,7 +111,7 @@ def features() -> ConfigDict:
     config.methods = ("pbcs", "uniform", "f_score", "mutual_information", "mrmr", "greedy")
     config.selection.objective = "kernel"
     config.selection.outer_on = "all"  # networks are scored with all inputs, or the selected ones
-    config.kernel.update(_fields(InputKernel))
+    config.kernel.update(_fields(InputKernel, "loss_fn", "scale"))
     config.evaluation.update(model="mlp", dropout=0.0, batch_size=100, steps=500, num_seeds=2)
     return config
 
@@ -223,13 +223,13 @@ def outer_settings(config: ConfigDict) -> Settings:
 
 def network(config: ConfigDict) -> Network:
     """The objective 'network' of `config.selection` and `config.inner`."""
-    return Network(Inner(**config.inner), **_own(config.selection, Network))
+    return Network(Inner(**config.inner), **_own(config.selection, Network), scale=False)
 
 
 def kernel(config: ConfigDict) -> Any:
     """The objective 'kernel' of `config.kernel`."""
     record = Kernel if config.experiment == "summarization" else InputKernel
-    return record(**_own(config.kernel, record))
+    return record(**_own(config.kernel, record), scale=False)
 
 
 def kernel_loop(config: ConfigDict, n: int) -> Settings:

@@ -32,7 +32,7 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
     )
     return Task(
         n=n,
-        candidates=InputCandidates(problem.x, problem.y, groups),
+        candidates=InputCandidates(problem.x, problem.y, groups, scale=False),
         baselines=INPUT_BASELINES,
         select=_selection(config, problem, groups, outer),
         choice=lambda size: Inputs(groups),
@@ -89,12 +89,12 @@ def _selection(config: ConfigDict, problem: Problem, groups: np.ndarray, outer: 
             config.num_inputs,
             problem.validation,
             groups=groups,
-            smooth=config.inputs.smooth,
             objective=objective,
+            progress=False,
             compute=config_lib.compute(config),
             start=start,
             callback=callback,
-            **vars(outer),
+            **vars(outer) | {"smooth": config.inputs.smooth},
         )
 
     return select

@@ -26,7 +26,9 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
     wrong = np.mean(problem.y != problem.y_true)
     return Task(
         n=len(problem.y),
-        candidates=Candidates(problem.x, problem.y, problem.num_classes, model, problem.validation),
+        candidates=Candidates(
+            problem.x, problem.y, problem.num_classes, model, problem.validation, scale=False
+        ),
         baselines=BASELINES,
         select=_selection(config, problem),
         choice=lambda size: Samples((size,)),
@@ -55,17 +57,16 @@ EXPERIMENT = Experiment(("pbcs", *BASELINES), lambda config: "samples", _task)
 def _selection(config: ConfigDict, problem: Problem):
     model, size, n = config.model, config.coreset_size, len(problem.y)
     net = config_lib.make_net(model.name, model.width, model.dropout, problem.num_classes)
-    common: dict[str, Any] = {"compute": config_lib.compute(config)}
-    common["max_ratio"] = config.selection.max_ratio
+    outer = config_lib.outer_settings(config)
     by_kernel = {"objective": config_lib.kernel(config), **vars(config_lib.kernel_loop(config, n))}
-    by_network = {
-        "objective": config_lib.network(config),
-        **vars(config_lib.outer_settings(config)),
-    }
+    by_kernel["max_ratio"] = outer.max_ratio
+    by_network = {"objective": config_lib.network(config), **vars(outer)}
+    compute = config_lib.compute(config)
 
     def by(options, key, **more):
         x, y, validation = problem.x, problem.y, problem.validation
-        return select_coreset(key, x, y, net, size, validation, **common, **options, **more)
+        more |= {"compute": compute, "progress": False}
+        return select_coreset(key, x, y, net, size, validation, **options, **more)
 
     def select(key, start, callback):
         if config.selection.objective == "kernel":

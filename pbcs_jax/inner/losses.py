@@ -53,6 +53,40 @@ _LOSSES: dict[str, LossFn] = {
 }
 
 
+def is_classes(y: jax.Array) -> bool:
+    """Whether targets are integer classes and not numbers of a regression."""
+    return bool(jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer))
+
+
+def check(*names: str | LossFn) -> None:
+    """Raises unless each is the name of a loss, 'auto', or a function."""
+    for name in names:
+        if not callable(name):
+            check_known("loss", name, ("auto", *_LOSSES), ", or a function")
+
+
+def pair(loss_fn: str | LossFn, outer_loss: str | LossFn, classes: bool) -> tuple[LossFn, LossFn]:
+    """The training loss and the outer loss; 'auto' is what suits the targets.
+
+    >>> pair("auto", "auto", classes=False)[1].__name__
+    'squared_error'
+    """
+    suited = "cross_entropy" if classes else "squared_error"
+    chosen = suited if loss_fn == "auto" else loss_fn
+    outer = outer_loss
+    if outer_loss == "auto":
+        outer = suited if classes else chosen
+    for what, loss in (("loss_fn", chosen), ("outer_loss", outer)):
+        if not classes and loss in _LOSSES and loss != "squared_error":
+            raise UserError(f"{what} is {loss!r}, which is for classes: use 'squared_error'")
+        if classes and loss == "squared_error":
+            raise UserError(
+                f"{what} is 'squared_error' and targets are classes: use 'cross_entropy' or "
+                "'brier', or loss_fn='squared_error' if they are numbers"
+            )
+    return get(chosen), get(outer)
+
+
 def check_gradient(loss: LossFn) -> None:
     """Raises for a loss that path gradients cannot go through."""
     if loss is error_rate:

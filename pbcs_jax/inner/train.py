@@ -50,7 +50,9 @@ class Inner:
     shared_init: bool = True
 
     def __post_init__(self):
-        for name in ("steps", "batch_size", "tolerance", "weight_decay"):
+        for name in ("steps", "batch_size"):
+            check_number(f"inner.{name}", getattr(self, name), least=0, whole=True)
+        for name in ("tolerance", "weight_decay"):
             check_number(f"inner.{name}", getattr(self, name), least=0)
         check_number("inner.momentum", self.momentum, least=0, most=1, below=True)
         self.transformation()  # a wrong name or rate raises here, not in the middle of a trace

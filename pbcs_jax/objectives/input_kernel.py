@@ -15,16 +15,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax import progress
 from pbcs_jax.choices import Inputs
 from pbcs_jax.choices import inputs as inputs_lib
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.plan import Compute
-from pbcs_jax.errors import UserError, check_number
+from pbcs_jax.errors import UserError, check_known, check_number
 from pbcs_jax.inner import losses
+from pbcs_jax.inner.losses import is_classes
 from pbcs_jax.objectives import ridge as ridge_lib
 from pbcs_jax.objectives.exchange import exchange_inputs
-from pbcs_jax.objectives.sample_kernel import Improve
-from pbcs_jax.outer.base import Evaluation, Objective
+from pbcs_jax.outer.base import Built, Evaluation, Objective
 from pbcs_jax.outer.settings import Settings
 
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -47,6 +48,8 @@ class InputKernel:
       exchanges: at the end so many chosen inputs at most are exchanged for better ones, see
         `exchange.py`. Measured for clean inputs only.
       exchange_samples: random ones that all exchanges are judged by.
+      loss_fn: see `Kernel`.
+      scale: see `Kernel`.
     """
 
     bandwidth: float = 0.0
@@ -56,12 +59,16 @@ class InputKernel:
     shifts: float = 0.0
     exchanges: int = 0
     exchange_samples: int = 1000
+    loss_fn: str = "auto"
+    scale: bool = True
 
     def __post_init__(self):
-        for name in ("bandwidth", "ridge", "exchanges"):
+        for name in ("bandwidth", "ridge"):
             check_number(f"kernel.{name}", getattr(self, name), least=0)
-        for name in ("samples", "exchange_samples"):
-            check_number(f"kernel.{name}", getattr(self, name), least=2)
+        for name, least in (("exchanges", 0), ("samples", 2), ("exchange_samples", 2)):
+            check_number(f"kernel.{name}", getattr(self, name), least=least, whole=True)
+        check_known("loss_fn", self.loss_fn, ridge_lib.LOSS_FNS, ": ridge regression has no other")
+        losses.check(self.outer_loss)
         check_number("kernel.shifts", self.shifts, least=0, most=1)
 
     def loop_settings(self, n: int) -> Settings:
@@ -72,8 +79,9 @@ class InputKernel:
 
     def build(
         self, key, x, y, model, size, validation, choice: Inputs, settings: Settings, compute
-    ) -> tuple[Objective, Improve | None]:
+    ) -> Built:
         """The objective of these data, and the exchanges that end the selection, if any."""
+        progress.stage("Choosing the kernel")
         data = gather(x, y, choice.groups)
         bandwidth, ridge = choose(
             key,
@@ -92,11 +100,12 @@ class InputKernel:
 
         evaluate = make(self.samples, settings.gradient_estimator().needs_path)
         if not self.exchanges:
-            return evaluate, None
+            return Built(evaluate)
         exact, slopes = (make(self.exchange_samples, path) for path in (False, True))
         n = int(np.max(choice.groups)) + 1
-        return evaluate, lambda key, indices: exchange_inputs(
-            key, exact, slopes, indices, n, self.exchanges
+        return Built(
+            evaluate,
+            lambda key, chosen: exchange_inputs(key, exact, slopes, chosen, n, self.exchanges),
         )
 
 
@@ -158,7 +167,7 @@ def input_kernel_objective(
         else:
             values = loss_fn(outputs * ridge_lib.LOGIT_SCALE, judged.classes)
         metrics = {}
-        if ridge_lib.is_classes(data.classes):
+        if is_classes(data.classes):
             right = jnp.argmax(outputs, -1) == jnp.argmax(judged.targets, -1)
             metrics["outer_accuracy"] = jnp.mean(right)
         return jnp.mean(values), metrics

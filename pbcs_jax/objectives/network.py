@@ -5,19 +5,23 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from pbcs_jax.choices import Choice
+from pbcs_jax.choices import Choice, Samples
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.chunks import in_chunks
-from pbcs_jax.compute.plan import Compute, plan
-from pbcs_jax.errors import UserError, check_known, check_number
+from pbcs_jax.compute.plan import LARGEST_OUTER_CHUNK, Compute, plan
+from pbcs_jax.errors import UserError, check_known, check_number, one_line
 from pbcs_jax.inner import losses
-from pbcs_jax.inner.train import Inner, train, train_and_differentiate
+from pbcs_jax.inner.losses import is_classes
+from pbcs_jax.inner.train import Coreset, Inner, train, train_and_differentiate
 from pbcs_jax.nets.model import Model, as_model
-from pbcs_jax.outer.base import Evaluation, Objective
+from pbcs_jax.outer.base import Built, Evaluation, Objective
 from pbcs_jax.outer.settings import Settings
 
 OUTER_ON = ("all", "selected")
+FOLDS = 5
+"""Networks that `predict` trains."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +30,14 @@ class Network:
 
     Attributes:
       inner: how each network is trained.
-      loss_fn: training loss, a name or a function `(outputs, targets) -> [B]`.
-      outer_loss: what the selection minimises, a name ('cross_entropy', 'brier', 'error_rate',
-        'squared_error') or any function of (outputs `[N, ...]`, targets `[N, ...]`) that returns a
-        scalar or one value per example. It need not be differentiable unless the estimator asks for
-        path gradients.
+      loss_fn: training loss: 'auto' (cross-entropy of classes, squared error of numbers), another
+        name, or a function `(outputs, targets) -> [B]`, whose targets, if floats, stay as they are.
+        With 'squared_error' the targets are numbers, even if all of them are whole.
+      outer_loss: what the selection minimises: 'auto' (cross-entropy of classes, else the training
+        loss), a name ('brier', 'error_rate', ...) or any function of (outputs `[N, ...]`, targets
+        `[N, ...]`) that returns a scalar or one value per example. It need not be differentiable
+        unless the estimator asks for path gradients.
+      scale: whether tables are standardised, see `border.check_data`.
       outer_batch: random outer examples per outer step; 0 is all of them.
       path_steps: last training steps that path gradients go through.
       outer_on: of inputs: networks are scored with 'all' inputs, as published, or with the
@@ -38,18 +45,20 @@ class Network:
     """
 
     inner: Inner = Inner()  # noqa: RUF009 (frozen)
-    loss_fn: str | losses.LossFn = "cross_entropy"
-    outer_loss: str | losses.LossFn = "cross_entropy"
+    loss_fn: str | losses.LossFn = "auto"
+    outer_loss: str | losses.LossFn = "auto"
     outer_batch: int = 0
     path_steps: int = 1
     outer_on: str = "all"
+    scale: bool = True
 
     def __post_init__(self):
-        losses.get(self.loss_fn)
-        losses.get(self.outer_loss)
+        losses.check(self.loss_fn, self.outer_loss)
+        if not isinstance(self.inner, Inner):
+            raise UserError(f"inner is {self.inner!r}: give an Inner(...)")
         check_known("outer_on", self.outer_on, OUTER_ON)
-        check_number("outer_batch", self.outer_batch, least=0)
-        check_number("path_steps", self.path_steps, least=0)
+        check_number("outer_batch", self.outer_batch, least=0, whole=True)
+        check_number("path_steps", self.path_steps, least=0, whole=True)
 
     def loop_settings(self, n: int) -> Settings:
         """The outer loop's settings where the user sets none."""
@@ -57,20 +66,23 @@ class Network:
 
     def build(
         self, key, x, y, model, size, validation, choice: Choice, settings: Settings, compute
-    ) -> tuple[Objective, None]:
+    ) -> Built:
         """The objective of these data; nothing improves its coreset afterwards."""
-        path = settings.gradient_estimator().needs_path
-        return network_objective(
-            as_model(model),
+        model = as_model(model)
+        evaluate = network_objective(
+            model,
             x,
             y,
             choice,
             self,
             validation=validation,
-            path=path,
+            path=settings.gradient_estimator().needs_path,
             num_masks=settings.num_masks,
             compute=compute,
-        ), None
+        )
+        if not isinstance(choice, Samples):
+            return Built(evaluate)
+        return Built(evaluate, predict=lambda key, chosen: predict(key, model, x, y, chosen, self))
 
 
 class _Data(NamedTuple):
@@ -112,7 +124,8 @@ def network_objective(
       constants inside it.
     """
     inner, outer_batch = settings.inner, settings.outer_batch
-    loss_fn, outer_loss = losses.get(settings.loss_fn), losses.get(settings.outer_loss)
+    loss_fn, outer_loss = losses.pair(settings.loss_fn, settings.outer_loss, is_classes(y))
+    _check_fit(model, x, y, validation, loss_fn, outer_loss)
     path_steps = settings.path_steps if path else 0
     if path_steps:
         losses.check_gradient(outer_loss)
@@ -185,6 +198,48 @@ def network_objective(
     return jax.tree_util.Partial(evaluate, data)
 
 
+def predict(
+    key: jax.Array, model: Model, x: jax.Array, y: jax.Array, chosen: np.ndarray, settings: Network
+) -> np.ndarray:
+    """Outputs for all samples of networks trained on the chosen ones.
+
+    There are `FOLDS` networks, each trained without its share of the chosen samples, which it is
+    asked for alone; all others get the mean of all networks.
+
+    Args:
+      key: PRNG key, consumed.
+      model: see `nets.model.as_model`.
+      x: `[n, ...]` samples.
+      y: `[n]` classes, or `[n, ...]` numbers.
+      chosen: `[K]` indices.
+      settings: how networks are trained.
+
+    Returns:
+      `[n, C]` probabilities of classes, or outputs `[n, ...]`.
+    """
+    loss_fn, _ = losses.pair(settings.loss_fn, settings.outer_loss, is_classes(y))
+    folds = min(FOLDS, len(chosen))
+    share = jnp.arange(len(chosen)) % folds
+    end = jax.nn.softmax if is_classes(y) else lambda outputs: outputs
+
+    def outputs_of(x, y, one):
+        key, fold = one
+        init_key, train_key = jax.random.split(key)
+        alone = folds == 1  # a single sample cannot be left out
+        coreset = Coreset(x[chosen], y[chosen], ((share != fold) | alone).astype(jnp.float32))
+        variables = model.init(init_key, x[:1])
+        trained = train(model, loss_fn, settings.inner, train_key, variables, coreset)
+        rows_of = lambda rows: end(model.apply(trained.variables, rows)[0])  # noqa: E731
+        return in_chunks(rows_of, x, LARGEST_OUTER_CHUNK)
+
+    @jax.jit
+    def all_outputs(x, y, keys):
+        found = jax.lax.map(lambda one: outputs_of(x, y, one), (keys, jnp.arange(folds)))
+        return jnp.mean(found, axis=0).at[chosen].set(found[share, chosen])
+
+    return np.asarray(all_outputs(jnp.asarray(x), jnp.asarray(y), jax.random.split(key, folds)))
+
+
 def score(
     outer_loss: losses.LossFn, outputs: jax.Array, targets: jax.Array
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -193,6 +248,56 @@ def score(
     if jnp.issubdtype(targets.dtype, jnp.integer):
         metrics["outer_accuracy"] = jnp.mean(jnp.argmax(outputs, -1) == targets)
     return jnp.mean(outer_loss(outputs, targets)), metrics
+
+
+def _check_fit(model: Model, x, y, validation, loss_fn, outer_loss) -> None:
+    """Raises unless the model takes such inputs and its outputs suit the targets and losses."""
+    rows = 2
+    inputs = jax.ShapeDtypeStruct((rows, *np.shape(x)[1:]), jnp.asarray(x[:0]).dtype)
+    targets = jax.ShapeDtypeStruct((rows, *np.shape(y)[1:]), jnp.asarray(y[:0]).dtype)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    try:
+        variables = jax.eval_shape(model.init, key, inputs)
+        outputs = jax.eval_shape(lambda v, x: model.apply(v, x)[0], variables, inputs)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"model raises {one_line(error)} for inputs of shape {inputs.shape}: give one that "
+            "takes [rows, ...] of this shape"
+        ) from error
+    shape = getattr(outputs, "shape", None)
+    if shape is None or shape[:1] != (rows,):
+        raise UserError(
+            f"model gives outputs of shape {shape} for {rows} rows: give one that returns one row "
+            "of outputs per sample, [rows, ...]"
+        )
+    if is_classes(y):
+        count = 1 + max(
+            int(jnp.max(t)) for t in (y, *(() if validation is None else validation[1:]))
+        )
+        width = shape[-1] if len(shape) == 2 else 1
+        if width < count:
+            raise UserError(
+                f"labels have {count} classes, the model {width} outputs: give a model with at "
+                f"least {count} outputs, [rows, {count}]"
+            )
+    for what, loss, allowed in (
+        ("loss_fn", loss_fn, [(rows,)]),
+        ("outer_loss", outer_loss, [(rows,), ()]),
+    ):
+        try:
+            values = jax.eval_shape(loss, outputs, targets)
+        except Exception as error:
+            raise UserError(
+                f"{what} raises {one_line(error)} for outputs of shape {shape} and targets of "
+                f"shape {targets.shape}: give a model and a loss that fit"
+            ) from error
+        if getattr(values, "shape", None) not in allowed:
+            raise UserError(
+                f"{what} has values of shape {getattr(values, 'shape', None)} for {rows} examples: "
+                f"return one number per example, [{rows}]" + ", or one in all" * (len(allowed) > 1)
+            )
 
 
 def _own_keys(

@@ -12,17 +12,14 @@ from jax.scipy.linalg import cho_factor, solve_triangular
 
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import losses
+from pbcs_jax.inner.losses import is_classes
 
+LOSS_FNS = ("auto", "squared_error")
 RIDGES = tuple(10.0 ** (e / 2) for e in range(-6, 3))
 """The grid that a ridge is chosen from."""
 
 # Ridge regression on one-hot targets is linear in them: taken as logits, its outputs are too small.
 LOGIT_SCALE = 10.0
-
-
-def is_classes(y: jax.Array) -> bool:
-    """Whether targets are integer classes and not numbers of a regression."""
-    return bool(jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer))
 
 
 def encode(y: jax.Array) -> jax.Array:
@@ -39,7 +36,7 @@ def outer_loss_of(outer_loss: str | losses.LossFn, y: jax.Array, path: bool) -> 
     if path:
         losses.check_gradient(loss_fn)
     if not is_classes(y) and isinstance(outer_loss, str) and outer_loss != "squared_error":
-        raise UserError(f"outer_loss {outer_loss!r} is for classes: use 'squared_error'")
+        raise UserError(f"outer_loss is {outer_loss!r}, which is for classes: use 'squared_error'")
     return loss_fn
 
 

@@ -10,7 +10,6 @@ so the pathwise gradient of a mask costs two products of the candidates with a [
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,23 +17,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve
 
+from pbcs_jax import progress
 from pbcs_jax.choices import Samples
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.plan import Compute
-from pbcs_jax.errors import UserError, check_number
+from pbcs_jax.errors import UserError, check_known, check_number
 from pbcs_jax.inner import losses
+from pbcs_jax.inner.losses import is_classes
 from pbcs_jax.objectives import ridge as ridge_lib
 from pbcs_jax.objectives.embeddings import embed
 from pbcs_jax.objectives.exchange import exchange_samples
 from pbcs_jax.outer import masks
-from pbcs_jax.outer.base import Evaluation, Objective
+from pbcs_jax.outer.base import Built, Evaluation, Objective
 from pbcs_jax.outer.settings import Settings
 
 # Up to so many numbers the products of all embeddings are kept; beyond, they are made when needed.
 LARGEST_GRAM = 1 << 27
-
-Improve = Callable[[jax.Array, np.ndarray], np.ndarray]
-"""`(key, indices) -> indices`, the last exchanges of a coreset."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +55,9 @@ class Kernel:
       exchanges: at the end so many chosen samples at most are exchanged for better ones, see
         `exchange.py`. For clean data; they would fit few validation data, or wrong labels, too
         well.
+      loss_fn: 'squared_error' where the targets are numbers, even if all of them are whole; 'auto'
+        tells numbers from classes.
+      scale: whether tables are standardised, see `border.check_data`.
     """
 
     embeddings: Any = "auto"
@@ -65,10 +66,15 @@ class Kernel:
     candidate_weight: float = 0.0
     candidate_loss: str | losses.LossFn = "auto"
     exchanges: int = 0
+    loss_fn: str = "auto"
+    scale: bool = True
 
     def __post_init__(self):
-        for name in ("ridge", "candidate_weight", "exchanges"):
+        for name in ("ridge", "candidate_weight"):
             check_number(f"kernel.{name}", getattr(self, name), least=0)
+        check_number("kernel.exchanges", self.exchanges, least=0, whole=True)
+        check_known("loss_fn", self.loss_fn, ridge_lib.LOSS_FNS, ": ridge regression has no other")
+        losses.check(self.outer_loss, self.candidate_loss)
         if self.exchanges and self.candidate_weight:
             raise UserError(
                 f"kernel.exchanges is {self.exchanges} and kernel.candidate_weight "
@@ -90,11 +96,13 @@ class Kernel:
 
     def build(
         self, key, x, y, model, size, validation, choice: Samples, settings: Settings, compute
-    ) -> tuple[Objective, Improve | None]:
+    ) -> Built:
         """The objective of these data, and the exchanges that end the selection, if any."""
         embedding_key, ridge_key = jax.random.split(key)
+        progress.stage("Embedding")
         rows = embed(self.embeddings, embedding_key, x, y, model, size, validation)
         outer = None if validation is None else (rows[1], validation[1])
+        progress.stage("Choosing the ridge")
         ridge = self.ridge or ridge_lib.choose_ridge(ridge_key, rows[0], y, size, outer)
         evaluate = kernel_objective(
             rows[0],
@@ -105,15 +113,17 @@ class Kernel:
             path=settings.gradient_estimator().needs_path,
             compute=compute,
         )
+        outputs = lambda key, chosen: predict(rows[0], y, chosen, ridge)  # noqa: E731
         if not self.exchanges:
-            return evaluate, None
+            return Built(evaluate, predict=outputs)
         data, is_gram = gather(rows[0], y, outer, 0.0, capacity=0)
         if not is_gram:
             raise UserError(
                 f"kernel.exchanges is {self.exchanges}, for candidates (here {len(y)}) times outer "
                 f"data up to {LARGEST_GRAM}: use 0, or fewer candidates"
             )
-        return evaluate, lambda key, indices: exchange_samples(data, ridge, indices, self.exchanges)
+        improve = lambda key, indices: exchange_samples(data, ridge, indices, self.exchanges)  # noqa: E731
+        return Built(evaluate, improve, outputs)
 
 
 class Data(NamedTuple):
@@ -154,9 +164,9 @@ def kernel_objective(
       compute: devices and chunks; of CPU devices one only, see `mesh.solver_mesh`.
     """
     ridge, candidate_weight = settings.ridge, settings.candidate_weight
-    is_classes = ridge_lib.is_classes(y)
+    are_classes = is_classes(y)
     loss_fn = ridge_lib.outer_loss_of(settings.outer_loss, y, path)
-    candidate_loss_fn = losses.absolute_error if is_classes else loss_fn
+    candidate_loss_fn = losses.absolute_error if are_classes else loss_fn
     if settings.candidate_loss != "auto":
         candidate_loss_fn = losses.get(settings.candidate_loss)
     check_number("kernel.ridge", ridge, least=0, above=True)
@@ -197,7 +207,7 @@ def kernel_objective(
             outputs = outputs.at[:, place].set(alone(), mode="drop")
         loss, pull = jax.vjp(lambda outputs: outer_of(outputs, data), outputs)
         metrics = {}
-        if is_classes:
+        if are_classes:
             best = jnp.max(outputs, axis=0)
             own = jnp.sum(jnp.where(data.targets > 0, outputs, 0), axis=0)
             right = (own == best) & (best > jnp.min(outputs, axis=0))  # all alike is no answer
@@ -248,6 +258,32 @@ def gather(
     is_gram = n * (n + v) <= LARGEST_GRAM and everything.shape[1] >= capacity
     kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
     return Data(kept, ridge_lib.encode(classes).T, classes, weights), is_gram
+
+
+def predict(embeddings: jax.Array, y: jax.Array, chosen: np.ndarray, ridge: float) -> np.ndarray:
+    """Outputs for all samples of the regression on the chosen ones, for these by leave-one-out.
+
+    Args:
+      embeddings: `[n, d]`.
+      y: `[n]` classes, or `[n, ...]` numbers.
+      chosen: `[K]` indices.
+      ridge: above 0.
+
+    Returns:
+      `[n, C]` probabilities of classes, or outputs of the shape of `y`.
+    """
+
+    @jax.jit
+    def outputs_of(rows, targets):
+        factor = ridge_lib.factor(rows[chosen] @ rows[chosen].T, ridge)
+        dual = cho_solve(factor, targets[chosen])
+        alone = targets[chosen] - dual / _inverse_diagonal(factor)[:, None]
+        return (rows @ (rows[chosen].T @ dual)).at[chosen].set(alone)
+
+    outputs = outputs_of(jnp.asarray(embeddings), ridge_lib.encode(jnp.asarray(y)))
+    if is_classes(y):
+        return np.asarray(jax.nn.softmax(outputs * ridge_lib.LOGIT_SCALE))
+    return np.asarray(outputs).reshape(np.shape(y))
 
 
 def _solve_gram(data, n, indices, root, ridge, candidates_count):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 
 class Evaluation(NamedTuple):
@@ -27,6 +28,22 @@ class Evaluation(NamedTuple):
 
 Objective = Callable[[jax.Array, jax.Array], Evaluation]
 """`(key, masks [M, n]) -> Evaluation`, the one function that the outer loop sees."""
+
+
+class Built(NamedTuple):
+    """An objective of given data.
+
+    Attributes:
+      evaluate: the objective.
+      improve: `(key, indices) -> indices`, the last exchanges of a choice; None if there are none.
+      predict: `(key, indices) -> outputs [n, ...]` for all candidates, of models trained on the
+        chosen samples, no sample by a model that has seen it: probabilities of classes, or numbers
+        of a regression. None where inputs are chosen.
+    """
+
+    evaluate: Objective
+    improve: Callable[[jax.Array, np.ndarray], np.ndarray] | None = None
+    predict: Callable[[jax.Array, np.ndarray], np.ndarray] | None = None
 
 
 class Estimator(NamedTuple):

@@ -7,6 +7,7 @@ projects onto C.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import Partial
 
+from pbcs_jax import progress
 from pbcs_jax.errors import UserError, check_number
 from pbcs_jax.outer import masks, projection
 from pbcs_jax.outer.base import Objective
@@ -78,10 +80,8 @@ def init(
     start = settings.largest_size(n, size)
     if probabilities is None:
         probabilities = jnp.full((n,), start / n, jnp.float32)
-    elif jnp.shape(probabilities) != (n,):
-        raise UserError(f"probabilities have shape {jnp.shape(probabilities)}: it must be ({n},)")
     else:
-        probabilities = projection.project(jnp.asarray(probabilities, jnp.float32), start)
+        probabilities = projection.project(_given(probabilities, n), start)
     return State(
         probabilities=probabilities,
         opt_state=settings.transformation().init(probabilities),
@@ -90,6 +90,23 @@ def init(
         key=key,
         estimator_state=settings.gradient_estimator().init(n),
     )
+
+
+def _given(probabilities: Any, n: int) -> jax.Array:
+    """Probabilities of the user's own, checked."""
+    try:
+        given = np.asarray(probabilities, np.float32)
+    except (TypeError, ValueError):
+        given = np.zeros((), np.float32)
+    if given.shape != (n,):
+        raise UserError(
+            f"start has shape {given.shape}: give {n} probabilities, the state of an earlier run, "
+            "or None"
+        )
+    bad = np.flatnonzero(~((given >= 0) & (given <= 1)))
+    if len(bad):
+        raise UserError(f"start is {given[bad[0]]} at {bad[0]}: give probabilities from 0 to 1")
+    return jnp.asarray(given)
 
 
 def step(
@@ -143,7 +160,8 @@ def run(
       state: from `init`, or a checkpoint of an earlier run.
       evaluate: see `step`.
       settings: the outer loop's.
-      callback: called with the state and the metrics of the steps since the last call.
+      callback: called with the state and the metrics of the steps since the last call; both may be
+        kept.
       callback_every: outer steps between two calls.
 
     Returns:
@@ -153,18 +171,25 @@ def run(
     state = jax.tree.map(jnp.copy, state)  # the caller's own is not donated
     history: list[Metrics] = []
     pending: list[Metrics] = []
-    for done in range(int(state.step) + 1, settings.outer_steps + 1):
-        state, metrics = _donating_step(state, evaluate, settings)
-        pending.append(metrics)
-        if done % callback_every == 0 or done == settings.outer_steps:
-            pending = jax.device_get(pending)
-            _check_alive(pending, settings)
-            if callback is not None:
-                callback(state, pending)
-            history += pending
-            pending = []
+    first = int(state.step)
+    with progress.steps("Compiling", settings.outer_steps, first) as show:
+        for done in range(first + 1, settings.outer_steps + 1):
+            state, metrics = _donating_step(state, evaluate, settings)
+            pending.append(metrics)
+            if done % callback_every == 0 or done == settings.outer_steps:
+                pending = jax.device_get(pending)
+                _check_alive(pending, settings)
+                if callback is not None:
+                    callback(jax.tree.map(jnp.copy, state), pending)  # the next step donates ours
+                history += pending
+                pending = []
+            show(done, partial(_loss_text, metrics), "Selecting")
     names = history[0] if history else {}
     return state, {name: np.stack([m[name] for m in history]) for name in names}
+
+
+def _loss_text(metrics: Metrics) -> str:
+    return f"outer loss {float(metrics['outer_loss']):.4g}"
 
 
 def _step(state: State, evaluate: Objective, settings: Settings) -> tuple[State, Metrics]:

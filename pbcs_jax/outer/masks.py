@@ -29,6 +29,7 @@ def sample_masks(key: jax.Array, probabilities: jax.Array, num_masks: int) -> ja
     ((4, 3), [0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0])
     """
     chex.assert_rank(probabilities, 1)
+    probabilities = probabilities.astype(jnp.float32)  # float16 ends below 2^32
     shape = (-(-num_masks // 2), probabilities.shape[0])
     row, column = (jax.lax.broadcasted_iota(jnp.uint32, shape, axis) for axis in (0, 1))
     words = _threefry(jax.random.bits(key, (2,), jnp.uint32), (column, row))

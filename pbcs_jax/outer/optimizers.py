@@ -30,11 +30,12 @@ def create(
       weight_decay: added to the gradient for 'sgd', decoupled for 'adam'.
       clip_norm: the gradient's norm is clipped at this; 0 does not clip.
     """
-    if not isinstance(optimizer, str):
+    if isinstance(optimizer, optax.GradientTransformation):
         return optimizer
     check_known("optimizer", optimizer, OPTIMIZERS, ", or an optax optimiser")
     check_known("schedule", schedule, SCHEDULES)
     check_number("learning_rate", learning_rate, least=0, above=True)
+    check_number("clip_norm", clip_norm, least=0)
     rate = learning_rate
     if schedule == "cosine":
         rate = optax.schedules.cosine_decay_schedule(learning_rate, max(steps, 1))

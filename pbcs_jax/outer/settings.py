@@ -36,6 +36,11 @@ class Settings:
       size_schedule: 'constant', or 'cubic': K starts `start_factor` times larger and falls.
       start_factor: of 'cubic'.
       final: how the coreset is drawn, 'top_k' (exactly K) or 'sample' (from p(m | s)).
+      max_ratio: of samples: largest over smallest class of the coreset, at most, by label; 0 leaves
+        it free. Where the smallest class has too few candidates for that, fewer than K are chosen.
+      smooth: of inputs of pictures `[N, height, width, ...]`: what is learnt of an input is learnt
+        of its neighbours too, by a Gaussian with this standard deviation, in pixels. It helps where
+        inputs are noisy and many are chosen; else 0 is better.
     """
 
     num_masks: int = 8
@@ -51,12 +56,18 @@ class Settings:
     size_schedule: str = "constant"
     start_factor: float = 2.0
     final: str = "top_k"
+    max_ratio: float = 0.0
+    smooth: float = 0.0
 
     def __post_init__(self):
+        check_number("outer_steps", self.outer_steps, least=0, whole=True)
         self.transformation()
         # The leave-one-out baseline needs two masks; with one, use baseline='none'.
-        check_number("num_masks", self.num_masks, least=self.gradient_estimator().min_masks)
-        check_number("outer_steps", self.outer_steps, least=0)
+        least = self.gradient_estimator().min_masks
+        check_number("num_masks", self.num_masks, least=least, whole=True)
+        check_number("smooth", self.smooth, least=0)
+        if self.max_ratio != 0:
+            check_number("max_ratio", self.max_ratio, least=1)
         check_number("start_factor", self.start_factor, least=1)
         check_known("size_schedule", self.size_schedule, SIZE_SCHEDULES)
         check_known("final", self.final, FINALS)

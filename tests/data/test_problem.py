@@ -19,7 +19,7 @@ def toy(n: int = 200, shape=(3, 3, 2), dtype=np.uint8, name: str = "toy") -> Dat
     flat[:, 0], flat[:, 1] = np.divmod(np.arange(n + 50), 256)
     y = (rng.permutation(n + 50) % C).astype(np.int32)
     y[:n] = rng.permutation(n) % C
-    return Dataset(x[:n], y[:n], x[n:], y[n:], C, name, "npz")
+    return Dataset(x[:n], y[:n], x[n:], y[n:], np.arange(C), name, "npz")
 
 
 def same(a, b) -> bool:

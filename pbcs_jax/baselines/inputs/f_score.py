@@ -5,9 +5,11 @@ import importlib
 import jax
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.inputs.candidates import InputCandidates, best
 
 
+@checked
 def f_score(key: jax.Array, data: InputCandidates, size: int) -> np.ndarray:
     """The inputs with the largest F statistic of an analysis of variance, each by itself."""
     del key  # nothing here is random

@@ -11,19 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.inputs.candidates import InputCandidates
 from pbcs_jax.objectives import input_kernel
-from pbcs_jax.outer import loop
 
 # A full sum of distances cannot be told from rounding when nothing is chosen: this much of all is.
 START = 1e-3
 
 
+@checked
 def greedy(key: jax.Array, data: InputCandidates, size: int, samples: int = 500) -> np.ndarray:
     """Adds the input that lowers the leave-one-out error most, to first order, `size` times."""
     rows = input_kernel.gather(data.x, data.y, data.groups)
     count = int(rows.groups.max()) + 1
-    loop.check_size(count, size)
     choose_key, key = jax.random.split(key)
     bandwidth, ridge = input_kernel.choose(choose_key, rows, size, samples)
     settings = input_kernel.InputKernel(bandwidth, ridge, samples=samples)

@@ -6,19 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.inputs.candidates import InputCandidates
 from pbcs_jax.baselines.inputs.f_score import statistics
-from pbcs_jax.outer import loop
 
 # Of an input that is alike to none chosen, the redundancy would be 0 and the quotient infinite.
 SMALLEST = 1e-3
 
 
+@checked
 def mrmr(key: jax.Array, data: InputCandidates, size: int) -> np.ndarray:
     """One input after another: the largest F over the mean |correlation| with those chosen."""
     del key  # nothing here is random
     shares = data.shares
-    loop.check_size(len(shares), size)
     centred = data.columns - data.columns.mean(0)
     centred /= np.maximum(np.linalg.norm(centred, axis=0), 1e-12)
     alike = shares @ np.abs(centred.T @ centred) @ shares.T

@@ -5,9 +5,11 @@ import importlib
 import jax
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.inputs.candidates import InputCandidates, best
 
 
+@checked
 def mutual_information(key: jax.Array, data: InputCandidates, size: int) -> np.ndarray:
     """The inputs that tell most of the class, each by itself."""
     seed = int(jax.random.randint(key, (), 0, 2**31 - 1))

@@ -3,12 +3,12 @@
 import jax
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.inputs.candidates import InputCandidates
-from pbcs_jax.outer import loop
 
 
+@checked
 def uniform(key: jax.Array, data: InputCandidates, size: int) -> np.ndarray:
     """`size` of the groups, each as likely as any other."""
     count = len(data.shares)
-    loop.check_size(count, size)
     return np.sort(np.asarray(jax.random.choice(key, count, (size,), replace=False)))

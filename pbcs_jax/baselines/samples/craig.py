@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.samples import quotas
 from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.proxy import View, pretrained_view
-from pbcs_jax.outer.loop import check_size
 
 
+@checked
 def craig(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """Of each class, the samples whose gradients stand for those of all others.
 
@@ -22,7 +23,6 @@ def craig(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     Args:
       size: K. Memory is quadratic in the largest class: 4 MB for 1,000, 400 MB for 10,000.
     """
-    check_size(len(data.y), size)
     wanted = quotas.proportional(np.bincount(data.y, minlength=data.num_classes), size)
     factors = last_layer_factors(pretrained_view(key, data), jnp.asarray(data.y))
     return medoids(*factors, data.y, wanted)

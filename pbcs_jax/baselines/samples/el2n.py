@@ -4,14 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.proxy import view
 from pbcs_jax.baselines.samples.scores import highest
 from pbcs_jax.inner import losses
 from pbcs_jax.objectives.embeddings import pretrain
-from pbcs_jax.outer.loop import check_size
 
 
+@checked
 def el2n(
     key: jax.Array, data: Candidates, size: int, trainings: int = 3, steps: int = 100
 ) -> np.ndarray:
@@ -21,12 +22,11 @@ def el2n(
       trainings: networks, each from its own initialisation.
       steps: mini-batch steps of 128 of each.
     """
-    check_size(len(data.y), size)
-    data = data._replace(x=jnp.asarray(data.x), y=jnp.asarray(data.y))
+    x, y = jnp.asarray(data.x), jnp.asarray(data.y)
     runs = []
     for run_key in jax.random.split(key, trainings):
-        variables = pretrain(run_key, data.x, data.y, data.model, steps)
-        runs.append(error_norm(view(data, variables).logits, data.y))
+        variables = pretrain(run_key, x, y, data.model, steps)
+        runs.append(error_norm(view(data, variables).logits, y))
     return highest(np.mean(runs, axis=0), size)
 
 

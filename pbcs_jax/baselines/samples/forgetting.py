@@ -6,16 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.scores import highest
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.train import Coreset, Inner, train
 from pbcs_jax.nets.model import Model, as_model
-from pbcs_jax.outer.loop import check_size
 
 BATCH = 128
 
 
+@checked
 def forgetting(key: jax.Array, data: Candidates, size: int, epochs: int = 5) -> np.ndarray:
     """The most often forgotten: right when last seen in training, and wrong now.
 
@@ -25,7 +26,6 @@ def forgetting(key: jax.Array, data: Candidates, size: int, epochs: int = 5) -> 
     Args:
       epochs: of the training that is watched, Adam at 1e-3.
     """
-    check_size(len(data.y), size)
     model, x, y = as_model(data.model), jnp.asarray(data.x), jnp.asarray(data.y)
     return highest(count_forgetting(key, x, y, model, epochs), size)
 

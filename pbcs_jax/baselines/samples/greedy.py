@@ -25,11 +25,11 @@ import numpy as np
 import optax
 from jax.scipy.sparse.linalg import cg
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.newton import newton_step
 from pbcs_jax.nets.model import Model, as_model
 from pbcs_jax.objectives.embeddings import tangents
-from pbcs_jax.outer.loop import check_size
 
 # Conjugate gradients of the implicit gradient: iterations at most, and the residual to stop at,
 # relative to the first.
@@ -92,6 +92,7 @@ class State(NamedTuple):
     solution: Solution
 
 
+@checked
 def greedy(
     key: jax.Array,
     data: Candidates,
@@ -119,7 +120,6 @@ def greedy(
       num_candidates: how many random candidates compete for each place.
       max_outer: of the candidates, at most so many, drawn at random, are outer data.
     """
-    check_size(len(data.y), size)
     n = len(data.y)
     feature_key, outer_key, start_key, key = jax.random.split(key, 4)
     model, x, y = as_model(data.model), jnp.asarray(data.x), jnp.asarray(data.y)

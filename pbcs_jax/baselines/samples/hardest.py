@@ -4,15 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.proxy import pretrained_view
 from pbcs_jax.baselines.samples.scores import highest
 from pbcs_jax.inner import losses
-from pbcs_jax.outer.loop import check_size
 
 
+@checked
 def hardest(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """Those with the largest cross-entropy under a pretrained network, wrong labels among them."""
-    check_size(len(data.y), size)
     logits = pretrained_view(key, data).logits
     return highest(losses.cross_entropy(logits, jnp.asarray(data.y)), size)

@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.samples import quotas
 from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.proxy import pretrained_view
 from pbcs_jax.baselines.samples.scores import highest_of_each_class
-from pbcs_jax.outer.loop import check_size
 
 
+@checked
 def herding(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """iCaRL's exemplars: of each class as many, greedily matching the mean embedding.
 
@@ -22,7 +23,6 @@ def herding(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     Args:
       size: K, K / num_classes of each class; a class with fewer leaves its rest to the others.
     """
-    check_size(len(data.y), size)
     wanted = quotas.even(np.bincount(data.y, minlength=data.num_classes), size)
     embeddings = pretrained_view(key, data).embeddings
     ranks = herding_ranks(embeddings, jnp.asarray(data.y), int(wanted.max()), data.num_classes)

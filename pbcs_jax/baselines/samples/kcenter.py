@@ -6,17 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.proxy import pretrained_view
-from pbcs_jax.outer.loop import check_size
 
 
+@checked
 def kcenter(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """Farthest-first in the penultimate layer of a pretrained network, from a random start.
 
     Greedy, and within a factor of 2 of the smallest max_i min_{j in S} |e_i - e_j| there is.
     """
-    check_size(len(data.y), size)
     first_key, view_key = jax.random.split(key)
     first = jax.random.randint(first_key, (), 0, len(data.y))
     return np.sort(farthest_first(pretrained_view(view_key, data).embeddings, first, size))

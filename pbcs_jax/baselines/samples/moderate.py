@@ -4,19 +4,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.samples import quotas
 from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.proxy import pretrained_view
 from pbcs_jax.baselines.samples.scores import highest_of_each_class
-from pbcs_jax.outer.loop import check_size
 
 
+@checked
 def moderate(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """Of each class, those whose distance from its centre is nearest to the median distance.
 
     In the penultimate layer of a pretrained network; each class gets its share of the candidates.
     """
-    check_size(len(data.y), size)
     embeddings = np.asarray(pretrained_view(key, data).embeddings)
     wanted = quotas.proportional(np.bincount(data.y, minlength=data.num_classes), size)
     return highest_of_each_class(-from_median(embeddings, data.y, data.num_classes), data.y, wanted)

@@ -3,10 +3,11 @@
 import jax
 import numpy as np
 
+from pbcs_jax.baselines.checked import checked
 from pbcs_jax.baselines.samples.candidates import Candidates
-from pbcs_jax.outer.loop import check_size
 
 
+@checked
 def uniform(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """`size` of the n candidates at random, without replacement.
 
@@ -14,5 +15,4 @@ def uniform(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     >>> uniform(jax.random.key(0), data, 5).tolist()
     [0, 1, 2, 3, 4]
     """
-    check_size(len(data.y), size)
     return np.sort(np.asarray(jax.random.choice(key, len(data.y), (size,), replace=False)))

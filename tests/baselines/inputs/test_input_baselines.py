@@ -1,5 +1,7 @@
 """Baselines that choose inputs, each against slow and obvious NumPy."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -37,7 +39,7 @@ def test_every_one_says_what_sizes_there_are(name, size):
 
 @pytest.mark.parametrize("name", INPUT_BASELINES)
 def test_every_one_chooses_groups_whole(name):
-    data = problem()._replace(groups=np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4]))
+    data = dataclasses.replace(problem(), groups=np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4]))
     assert len(INPUT_BASELINES[name](jax.random.key(0), data, 2)) == 2
     with pytest.raises(UserError, match="at most 5"):
         INPUT_BASELINES[name](jax.random.key(0), data, 6)

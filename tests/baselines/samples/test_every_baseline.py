@@ -1,5 +1,6 @@
 """What all methods promise, whatever they are given."""
 
+import dataclasses
 import doctest
 import importlib
 import pkgutil
@@ -30,7 +31,7 @@ def problems(draw):
     classes = draw(st.lists(st.integers(0, 3), min_size=1, unique=True))
     data = Candidates(x, rng.choice(classes, n), 4, MODEL)
     if draw(st.booleans()):
-        data = data._replace(validation=(x[:6], rng.integers(0, 4, 6)))
+        data = dataclasses.replace(data, validation=(x[:6], rng.integers(0, 4, 6)))
     return data, draw(st.sampled_from(SIZES[n]))
 
 
