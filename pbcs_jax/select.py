@@ -50,8 +50,8 @@ def select_coreset(
       x: `[n, ...]` candidates.
       y: `[n]` integer classes, or `[n, ...]` regression targets with
         `objective=Network(loss_fn='squared_error', outer_loss='squared_error')`.
-      model: a flax.linen module, or a pair of pure functions `(init(key, x), apply(params, x))`;
-        None will do for the objective 'kernel'.
+      model: a flax.linen module, `nets.from_nnx(...)` of an NNX one, or a pair of pure functions
+        `(init(key, x), apply(params, x))`; None will do for the objective 'kernel'.
       size: K.
       validation: `(x, y)`, clean held-out data for the outer loss; the candidates themselves if
         None.
