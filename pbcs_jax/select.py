@@ -52,8 +52,8 @@ def select_coreset(
         standardised (see the option `scale`), and so are pictures of integers, by channel.
       y: `[n]` labels of any kind, one-hot rows, or numbers of a regression, see the option
         `loss_fn`.
-      model: a flax.linen module, or a pair of pure functions `(init(key, x), apply(params, x))`;
-        None will do for the objective 'kernel'.
+      model: a flax.linen module, `nets.from_nnx(...)` of an NNX one, or a pair of pure functions
+        `(init(key, x), apply(params, x))`; None will do for the objective 'kernel'.
       size: K.
       validation: `(x, y)`, clean held-out data for the outer loss; the candidates themselves if
         None.

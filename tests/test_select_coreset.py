@@ -141,7 +141,7 @@ def test_every_public_function_has_a_docstring():
         assert getattr(pbcs, name).__doc__, name
 
 
-def test_an_nnx_model_fits_in_as_the_readme_says():
+def test_an_nnx_model_without_state_fits_in_as_a_pair_too():
     class MyModel(nnx.Module):
         def __init__(self, rngs):
             self.hidden, self.out = nnx.Linear(2, 8, rngs=rngs), nnx.Linear(8, 2, rngs=rngs)

@@ -167,4 +167,4 @@ def _is_jaxpr(value: Any) -> bool:
 
 
 def _bytes(arrays: Any) -> int:
-    return sum(a.size * jnp.dtype(a.dtype).itemsize for a in arrays)
+    return sum(a.size * a.dtype.itemsize for a in arrays)

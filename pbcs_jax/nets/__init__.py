@@ -2,6 +2,7 @@
 
 from pbcs_jax.nets.conv import Conv, max_pool
 from pbcs_jax.nets.convnet import ConvNet
+from pbcs_jax.nets.flax_nnx import from_nnx
 from pbcs_jax.nets.mlp import MLP
 from pbcs_jax.nets.model import Model, Variables, as_model
 from pbcs_jax.nets.registry import create
@@ -18,5 +19,6 @@ __all__ = [
     "Variables",
     "as_model",
     "create",
+    "from_nnx",
     "max_pool",
 ]

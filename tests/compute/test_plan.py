@@ -63,6 +63,11 @@ def test_the_choice_is_logged(caplog):
     assert "8 of 8 masks at once, outer data 256 at a time" in caplog.text
 
 
+def test_random_keys_that_a_model_makes_are_counted_too():
+    draw = lambda x: x * jax.random.uniform(jax.random.fold_in(jax.random.key(0), 1))  # noqa: E731
+    assert plan_lib.traced_bytes(draw, X) > X.nbytes
+
+
 @pytest.mark.parametrize("path_steps", [0, 1])
 @pytest.mark.parametrize("net", [nets.MLP(), nets.ConvNet(width=8)])
 def test_the_compiled_program_takes_no_more_than_the_estimate(net, path_steps):
