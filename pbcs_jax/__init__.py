@@ -3,6 +3,8 @@
 import pbcs_jax as pbcs
 """
 
+from typing import Any
+
 from pbcs_jax.choices import Inputs, Samples
 from pbcs_jax.compute.mesh import mask_mesh, use_all_cores
 from pbcs_jax.compute.plan import Compute
@@ -31,14 +33,26 @@ FeatureKernel, features_objective = InputKernel, network_objective
 
 __version__ = "0.2.0"
 
+
+def __getattr__(name: str) -> Any:
+    """The classes in scikit-learn's style, which take a second to import."""
+    if name in ("CoresetSelector", "InputSelector"):
+        from pbcs_jax import selectors
+
+        return getattr(selectors, name)
+    raise AttributeError(f"module 'pbcs_jax' has no attribute {name!r}")
+
+
 __all__ = [
     "Compute",
+    "CoresetSelector",
     "DivergenceError",
     "Estimator",
     "Evaluation",
     "FeatureKernel",
     "Inner",
     "InputKernel",
+    "InputSelector",
     "Inputs",
     "Kernel",
     "Network",
