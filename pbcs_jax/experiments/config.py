@@ -6,7 +6,7 @@ or `InputKernel`.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -22,6 +22,8 @@ OBJECTIVES = {
     "summarization": ("network", "kernel", "kernel_then_network"),
     "features": ("network", "kernel"),
 }
+FEWEST_STEPS = 20
+"""With fewer outer steps a run shows that the program works, and nothing else."""
 RENAMED = {
     "summarization": {"kernel.features": "kernel.embeddings"},
     "features": {"coreset_size": "num_inputs", "data.num_candidates": "data.num_samples"},
@@ -243,6 +245,14 @@ def loop_settings(config: ConfigDict, n: int) -> Settings:
     """The settings of the outer loop that is checkpointed: the network's, or the kernel's alone."""
     is_kernel = config.selection.objective == "kernel"
     return kernel_loop(config, n) if is_kernel else outer_settings(config)
+
+
+def banner(configs: Iterable[ConfigDict]) -> str:
+    """What warns of runs with too few outer steps, as in the presets `smoke`; empty if none has."""
+    selecting = (config for config in configs if "pbcs" in config.methods)
+    # The number of steps depends on n, but it is small only where a config says so.
+    smoke = any(loop_settings(c, 1000).outer_steps < FEWEST_STEPS for c in selecting)
+    return "This is a smoke run: too few steps to mean anything." if smoke else ""
 
 
 def compute(config: ConfigDict) -> Compute:

@@ -17,6 +17,7 @@ from pbcs_jax.outer import loop
 from pbcs_jax.report.files import write_npz
 from pbcs_jax.report.inputs import chosen_inputs, input_probabilities, probability_film
 from pbcs_jax.report.page import Entry
+from pbcs_jax.report.selection import chosen_table
 from pbcs_jax.select import select_features
 
 
@@ -40,10 +41,9 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
         facts=[
             ("Samples", len(problem.y)),
             ("Noise on the inputs", f"{config.inputs.noise:g}"),
-            ("Chosen", f"{config.num_inputs} of {n}"),
             ("Selected by", config.selection.objective),
         ],
-        figures=lambda chosen, folder: _figures(chosen, folder, problem, groups),
+        entries=lambda chosen, folder: _entries(chosen, folder, problem, groups, _unit(config)),
         outer_on="selected",
         watch=_keep_probabilities,
     )
@@ -106,12 +106,14 @@ def _keep_probabilities(state: loop.State, folder: Path) -> None:
     write_npz(file, probabilities=np.asarray(state.probabilities))
 
 
-def _figures(chosen: Chosen, folder: Path, problem: Problem, groups: np.ndarray) -> list[Entry]:
-    figures: list[Entry] = []
+def _entries(
+    chosen: Chosen, folder: Path, problem: Problem, groups: np.ndarray, unit: str
+) -> list[Entry]:
+    entries: list[Entry] = []
     if problem.images is not None:
         examples = [int(np.flatnonzero(problem.y == c)[0]) for c in np.unique(problem.y)]
         masks = {name: np.isin(groups, drawn[0]) for name, drawn in chosen.items()}
-        figures.append(
+        entries.append(
             (
                 "The chosen inputs",
                 "White is chosen, black is chosen where the picture has ink; one sample of each "
@@ -120,15 +122,19 @@ def _figures(chosen: Chosen, folder: Path, problem: Problem, groups: np.ndarray)
             )
         )
     if "pbcs" not in chosen:
-        return figures
+        return entries
     files = sorted((folder / "probabilities").glob("*.npz"))
     maps = np.stack([np.load(file)["probabilities"][groups] for file in files])
     if problem.images is not None:
         film = probability_film([int(f.stem) for f in files], maps.mean(-1))
         caption = "The probability of each input over the outer steps; white is 1."
-        figures.append(("Probabilities over time", caption, film))
+        entries.append(("Probabilities over time", caption, film))
     elif groups.ndim == 1:
         bars = input_probabilities(maps[-1], chosen["pbcs"][0])
         caption = "The probability of each input; the chosen ones are in colour."
-        figures.append(("Probabilities at the end", caption, bars))
-    return figures
+        entries.append(("Probabilities at the end", caption, bars))
+    with np.load(folder / "coreset.npz", allow_pickle=False) as file:
+        indices, probabilities = file["indices"], file["probabilities"][file["indices"]]
+    names = getattr(problem, "names", None)
+    more = {"name": np.array(names)[indices]} if names is not None and groups.ndim == 1 else {}
+    return [*entries, chosen_table(unit, indices, probabilities, more)]

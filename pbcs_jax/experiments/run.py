@@ -21,11 +21,12 @@ from pbcs_jax.experiments import selection
 from pbcs_jax.experiments.judge import Judge, make_judges
 from pbcs_jax.experiments.progress import progress_bar
 from pbcs_jax.experiments.task import Experiment, Task
-from pbcs_jax.experiments.workdir import open_workdir, read_metrics
-from pbcs_jax.report.figures import accuracy_by_method, outer_loss, probability_evolution
+from pbcs_jax.experiments.workdir import open_workdir, origin, read_metrics
+from pbcs_jax.report.figures import accuracy_by_method
 from pbcs_jax.report.files import write_json
-from pbcs_jax.report.page import Entry, save_all, write_report
-from pbcs_jax.report.tables import method_table, terminal_table
+from pbcs_jax.report.page import Entry, Fact, save_all, write_report
+from pbcs_jax.report.selection import progress
+from pbcs_jax.report.tables import Cell, method_table, terminal_table
 
 
 def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Console):
@@ -85,7 +86,8 @@ def _choose_and_judge(
             draws = config.evaluation.num_seeds if name == "uniform" else 1
             began = time.monotonic()
             if name == "pbcs":
-                coresets = [selection.select(pbcs_key, config, task, folder, console)]
+                result = selection.select(pbcs_key, config, task, folder, console)
+                coresets = [result.indices]
             else:
                 key = jax.random.fold_in(baseline_key, list(task.baselines).index(name))
                 choose, size = task.baselines[name], config_lib.size(config)
@@ -93,6 +95,9 @@ def _choose_and_judge(
                     keys = jax.random.split(key, draws)
                     coresets = [choose(k, task.candidates, size) for k in keys]
             seconds = (time.monotonic() - began) / draws
+            if name == "pbcs":  # suspects are looked for here, which is no part of the selection
+                with console.status("Looking for wrong labels"):
+                    selection.keep(result, task, folder)
             began = time.monotonic()
             runs = _judge(judges, coresets, name, console, config.evaluation.num_seeds)
             record = {
@@ -167,28 +172,33 @@ def _write_page(
     chosen = {name: [np.array(c) for c in r["coresets"]] for name, r in records.items()}
     caption = f"Test accuracy of a fresh {config.evaluation.model} trained on the chosen "
     caption += f"{unit} only, last step."
-    figures: list[Entry] = [("Accuracy by method", caption, accuracy_by_method(summary["methods"]))]
+    entries: list[Entry] = [
+        ("Methods", "", method_table(summary["methods"])),
+        ("Accuracy by method", caption, accuracy_by_method(summary["methods"])),
+    ]
     history = read_metrics(folder)
-    if history:
-        steps = [record["step"] for record in history]
-        histograms = np.array([record["histogram"] for record in history])
-        edges = np.linspace(0, 1, histograms.shape[1] + 1)
-        losses = outer_loss(steps, [record["outer_loss"] for record in history])
-        figures.append(("Outer loss", "Mean over the masks of each outer step.", losses))
-        heat = probability_evolution(steps, histograms, edges)
-        caption = f"How many {unit} have which probability, over time."
-        figures.append(("Probabilities", caption, heat))
-    figures += task.figures(chosen, folder)
-    save_all(figures, folder / "figures")
-    facts = [
+    losses, histograms = ([step[k] for step in history] for k in ("outer_loss", "histogram"))
+    entries += progress(losses, histograms, unit)
+    entries += task.entries(chosen, folder)
+    save_all(entries, folder / "figures")
+    # The bound on classes may choose fewer than were asked for.
+    size = len(chosen["pbcs"][0]) if "pbcs" in chosen else config_lib.size(config)
+    facts: list[Fact] = [
         ("Data", f"{problem.name} ({problem.source})"),
         *task.facts,
+        ("Chosen", f"{size} of {task.n} {unit}"),
         ("Judged by", f"{config.evaluation.model}, {config.evaluation.num_seeds} seeds"),
         ("Seed", config.seed),
     ]
+    if "pbcs" in chosen:
+        facts += [
+            ("The indices", Cell("coreset.npz", link="coreset.npz")),
+            ("Every outer step", Cell("metrics.jsonl", link="metrics.jsonl")),
+        ]
+    facts += origin(folder, summary["seconds"])
     what = "Coreset" if unit == "samples" else "Inputs"
-    table = {"Methods": method_table(summary["methods"])}
-    write_report(folder / "report.html", f"{what} of {problem.name}", facts, table, figures)
+    title, banner = f"{what} of {problem.name}", config_lib.banner([config])
+    write_report(folder / "report.html", title, facts, entries, banner)
 
 
 def _print_plan(

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import jax
-import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
@@ -13,12 +12,13 @@ from pbcs_jax.experiments.task import Task
 from pbcs_jax.experiments.workdir import Checkpoints, MetricsLog
 from pbcs_jax.outer import loop
 from pbcs_jax.report.files import write_npz
+from pbcs_jax.result import Result
 
 
 def select(
     key: jax.Array, config: ConfigDict, task: Task, folder: Path, console: Console
-) -> np.ndarray:
-    """The indices that PBCS selects, which go into `coreset.npz` too."""
+) -> Result:
+    """What PBCS selects."""
     settings = config_lib.loop_settings(config, task.n)
     checkpoints = Checkpoints(folder)
     state = checkpoints.restore(loop.init(key, task.n, config_lib.size(config), settings))
@@ -36,14 +36,19 @@ def select(
             progress.update(bar, completed=int(state.step), info=info)
 
         try:
-            result = task.select(key, state, callback)
+            return task.select(key, state, callback)
         finally:
             checkpoints.close()
             log.close()
+
+
+def keep(result: Result, task: Task, folder: Path) -> None:
+    """Writes `coreset.npz`: what was selected and, where there are any to find, the suspects."""
+    suspects = {} if result.suspects is None else result.suspects._asdict()
     write_npz(
         folder / "coreset.npz",
         indices=result.indices,
         probabilities=result.probabilities,
         **task.arrays(result.indices),
+        **{f"suspect_{name}": values for name, values in suspects.items()},
     )
-    return result.indices

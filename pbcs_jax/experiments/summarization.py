@@ -1,5 +1,6 @@
 """Data summarization: choose samples by each method, judge each by a network trained on them."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.task import Chosen, Experiment, Task
 from pbcs_jax.report.figures import class_counts, contact_sheet
 from pbcs_jax.report.page import Entry
+from pbcs_jax.report.selection import chosen_table, suspect_table
 from pbcs_jax.select import select_coreset, soften
 
 
@@ -39,13 +41,11 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
             f"x {outer.num_masks} masks{network}, estimator {outer.estimator}",
         ),
         facts=[
-            ("Candidates", len(problem.y)),
             ("Wrong labels", f"{wrong:.1%}"),
-            ("Coreset size", config.coreset_size),
             ("Selected by", _judged_by(config)),
             ("Estimator", outer.estimator),
         ],
-        figures=lambda chosen, folder: _figures(chosen, problem),
+        entries=lambda chosen, folder: _entries(chosen, folder, problem, config.noise.kind),
         arrays=lambda chosen: {"labels": problem.y[chosen], "rows": problem.indices[chosen]},
         columns=lambda draws: _describe(draws, problem, config.noise.kind != "none"),
     )
@@ -91,25 +91,45 @@ def _describe(draws: list[np.ndarray], problem: Problem, corrupted: bool) -> dic
     return described
 
 
-def _figures(chosen: Chosen, problem: Problem) -> list[Entry]:
+def _entries(chosen: Chosen, folder: Path, problem: Problem, noise_kind: str) -> list[Entry]:
     counts = {
         name: np.bincount(problem.y[drawn[0]], minlength=problem.num_classes)
         for name, drawn in chosen.items()
     }
     names = [str(c) for c in range(problem.num_classes)]
-    figures: list[Entry] = [
+    entries: list[Entry] = [
         (
             "Classes of the coreset",
             "Samples of each class, by label; for a random method, its first draw.",
             class_counts(counts, names),
         )
     ]
-    if problem.images is not None and "pbcs" in chosen:
-        rows = chosen["pbcs"][0]
-        sheet = contact_sheet(problem.images[rows], problem.y[rows], problem.y_true[rows])
+    if "pbcs" not in chosen:
+        return entries
+    images, y, y_true = problem.images, problem.y, problem.y_true
+    with np.load(folder / "coreset.npz", allow_pickle=False) as file:
+        coreset = dict(file)
+    rows = coreset["indices"]
+    if images is not None:
+        sheet = contact_sheet(images[rows], y[rows], y_true[rows])
         caption = "What PBCS selected; a red frame marks a wrong label."
-        figures.append(("The coreset", caption, sheet))
-    return figures
+        entries.append(("The coreset", caption, sheet))
+    probabilities = coreset["probabilities"][rows]
+    label = {"label": coreset["labels"]}
+    entries.append(chosen_table("samples", coreset["rows"], probabilities, label))
+    if "suspect_indices" in coreset:
+        of = coreset["suspect_indices"]
+        entries.append(
+            suspect_table(
+                problem.indices[of],
+                y[of],
+                coreset["suspect_labels"],
+                coreset["suspect_scores"],
+                None if images is None else images[of],
+                None if noise_kind == "none" else y_true[of],
+            )
+        )
+    return entries
 
 
 def _judged_by(config: ConfigDict) -> str:

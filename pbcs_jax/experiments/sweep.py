@@ -15,11 +15,18 @@ from rich.console import Console
 
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
-from pbcs_jax.experiments.workdir import open_workdir
+from pbcs_jax.experiments.workdir import open_workdir, origin
 from pbcs_jax.report.figures import sweep_figure
 from pbcs_jax.report.files import write_atomically, write_json
 from pbcs_jax.report.page import Entry, save_all, write_report
-from pbcs_jax.report.tables import Rows, markdown_table, sweep_table, terminal_table
+from pbcs_jax.report.tables import (
+    Cell,
+    Rows,
+    column_table,
+    markdown_table,
+    sweep_table,
+    terminal_table,
+)
 
 Run = Callable[[ConfigDict, str, Console], dict[str, Any]]
 
@@ -52,17 +59,22 @@ def _sweep(run: Run, config: ConfigDict, workdir: str, console: Console) -> dict
     found: dict[str, list[dict[str, Any]]] = {point: [] for point in points}
     for number, ((point, seed), one) in enumerate(runs.items(), 1):
         console.rule(f"{number} of {len(runs)}: {point or 'as configured'}, seed {seed}")
-        here = folder / "runs" / (point.replace(" ", ",") or "default") / f"seed={seed}"
-        found[point].append(run(one, str(here), console))
+        found[point].append(run(one, str(folder / _below(point, seed)), console))
+    taken = [one["seconds"] for summaries in found.values() for one in summaries]
     summary = {
         "experiment": config.experiment,
         "dataset": found[points[0]][0]["dataset"],
         "seeds": seeds,
-        "seconds": sum(s["seconds"] for summaries in found.values() for s in summaries),
+        "seconds": sum(taken),
         "points": {point: _gather(summaries) for point, summaries in found.items()},
     }
-    _write(summary, config, folder, console)
+    _write(summary, runs, taken, folder, console)
     return summary
+
+
+def _below(point: str, seed: int) -> str:
+    """The folder of one run, below the sweep's."""
+    return f"runs/{point.replace(' ', ',') or 'default'}/seed={seed}"
 
 
 def at_point(config: ConfigDict, point: str, seed: int) -> ConfigDict:
@@ -119,7 +131,22 @@ def _gather(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"methods": methods}
 
 
-def _write(summary: dict[str, Any], config: ConfigDict, folder: Path, console: Console) -> None:
+def _write(
+    summary: dict[str, Any],
+    runs: Mapping[tuple[str, int], ConfigDict],
+    taken: Sequence[float],
+    folder: Path,
+    console: Console,
+) -> None:
+    """Writes what all runs show together: page, figures, table and summary.
+
+    Args:
+      summary: what goes into `summary.json`.
+      runs: the config of each run by point and seed.
+      taken: seconds of each run.
+      folder: of the sweep.
+      console: for the tables.
+    """
     points = {point: found["methods"] for point, found in summary["points"].items()}
     metrics = list(dict.fromkeys(m for p in points.values() for r in p.values() for m in r))
     metrics.remove("seconds")
@@ -134,13 +161,25 @@ def _write(summary: dict[str, Any], config: ConfigDict, folder: Path, console: C
             figures.append((heading, caption, sweep_figure(axis, values, curves, title)))
     save_all(figures, folder / "figures")
     dataset = summary["dataset"]
+    # A point may change any key: what the runs have is asked of the runs.
+    sizes = dict.fromkeys(str(config_lib.size(config)) for config in runs.values())
+    judges = dict.fromkeys(config.evaluation.model for config in runs.values())
     facts = [
         ("Data", f"{dataset['name']} ({dataset['source']})"),
         ("Test samples", dataset["num_test"]),
-        ("Judged by", f"{config.evaluation.model}, last step"),
+        ("Chosen per run", ", ".join(sizes)),
+        ("Judged by", f"{', '.join(judges)}, last step"),
         ("Seeds", ", ".join(map(str, summary["seeds"]))),
+        *origin(folder, summary["seconds"]),
     ]
-    write_report(folder / "report.html", f"Sweep: {dataset['name']}", facts, tables, figures)
+    links = [Cell(_label(p, points), link=f"{_below(p, seed)}/report.html") for p, seed in runs]
+    seconds = [Cell(f"{value:,.1f}") for value in taken]
+    seeds = [seed for _, seed in runs]
+    of_runs = column_table({"run": links, "seed": seeds, "seconds": seconds})
+    entries: list[Entry] = [(t[0].upper() + t[1:], "", rows) for t, rows in tables.items()]
+    entries += [*figures, ("Runs", "Each run has a page of its own.", of_runs)]
+    banner = config_lib.banner(runs.values())
+    write_report(folder / "report.html", f"Sweep: {dataset['name']}", facts, entries, banner)
     markdown = "\n".join(f"{t}\n\n{markdown_table(rows)}" for t, rows in tables.items())
     write_atomically(folder / "table.md", markdown)
     write_json(folder / "summary.json", summary)

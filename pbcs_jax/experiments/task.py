@@ -30,7 +30,7 @@ class Task(NamedTuple):
       choice: `size -> Choice`, what the judges' masks do.
       plan: two lines: the data, and the selection.
       facts: of the page, as (label, value).
-      figures: `(chosen, folder) -> further figures of the page`.
+      entries: `(chosen, folder) -> further figures and tables of the page`.
       outer_on: what the judges see of the test set, see `Network`.
       arrays: `indices -> further arrays of coreset.npz`.
       columns: `draws -> further columns of the table of methods`.
@@ -44,7 +44,7 @@ class Task(NamedTuple):
     choice: Callable[[int], Choice]
     plan: tuple[str, str]
     facts: list[tuple[str, Any]]
-    figures: Callable[[Chosen, Path], list[Entry]]
+    entries: Callable[[Chosen, Path], list[Entry]]
     outer_on: str = "all"
     arrays: Callable[[np.ndarray], dict[str, np.ndarray]] = lambda chosen: {}
     columns: Callable[[list[np.ndarray]], dict[str, Any]] = lambda draws: {}

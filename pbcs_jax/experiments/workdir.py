@@ -3,8 +3,10 @@
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,14 @@ from pbcs_jax.errors import UserError
 from pbcs_jax.experiments.config import flatten
 from pbcs_jax.outer.loop import Metrics, State
 from pbcs_jax.report.files import write_json
+from pbcs_jax.report.page import Fact, duration
+from pbcs_jax.report.tables import Cell
 
+_PROGRAMS = {
+    "launch.py": ("python", "launch.py"),
+    "__main__.py": ("python", "-m", "pbcs_jax"),
+    "pbcs": ("pbcs",),
+}
 _PACKAGES = ("pbcs_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -83,7 +92,36 @@ def _environment() -> dict[str, Any]:
         | {"python": platform.python_version()},
         "devices": [str(device) for device in jax.devices()],
         "git_commit": commit,
+        "command": command_line(sys.argv),
     }
+
+
+def command_line(arguments: list[str]) -> str | None:
+    """The command that a shell understands; None if Python code called, not the command line.
+
+    >>> command_line(["/some/where/launch.py", "--config.sweep.seeds=(0, 1)"])
+    "python launch.py '--config.sweep.seeds=(0, 1)'"
+    """
+    program = _PROGRAMS.get(Path(arguments[0]).name)
+    return " ".join([*program, *map(_quoted, arguments[1:])]) if program else None
+
+
+def _quoted(text: str) -> str:
+    """For a shell; names of points in single quotes are readable in double ones only."""
+    readable = "'" in text and not set(text) & set('"$`\\!')
+    return f'"{text}"' if readable else shlex.quote(text)
+
+
+def origin(folder: Path, seconds: float) -> list[Fact]:
+    """Facts of a page: how long a run took, and what made it, from its `config.json`."""
+    record = json.loads((folder / "config.json").read_text())
+    commit, command = record.get("git_commit"), record.get("command")
+    return [
+        ("Selecting and judging took", duration(seconds)),
+        ("Commit", commit[:12] if commit else "-"),
+        ("Settings and versions", Cell("config.json", link="config.json")),
+        ("Command", command or "-"),
+    ]
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

@@ -48,30 +48,33 @@ def outer_loss(steps: ArrayLike, losses: ArrayLike) -> Figure:
         _legend(axes)
     else:  # too few steps to smooth
         axes.plot(steps, losses, "o-", color=PALETTE[0], lw=1.5, ms=4)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.margins(x=0.01)
     return figure
 
 
-def probability_evolution(steps: ArrayLike, histograms: ArrayLike, edges: ArrayLike) -> Figure:
+def probability_evolution(steps: ArrayLike, histograms: ArrayLike, unit: str) -> Figure:
     """How the probabilities leave the middle for 0 and 1: a heat map of counts.
 
     Args:
       steps: `[T]` outer steps.
-      histograms: `[T, B]` how many probabilities fall into each bin.
-      edges: `[B + 1]` edges of the bins, in 0..1.
+      histograms: `[T, B]` how many probabilities fall into each of B equal bins of 0..1.
+      unit: what is counted, such as 'samples'.
     """
     steps, counts = np.asarray(steps, float), np.asarray(histograms, float)
     figure, axes = chart(3.8, "outer step", "probability s")
     middles = (steps[1:] + steps[:-1]) / 2
     first, last = (steps[0], steps[-1]) if len(steps) > 1 else (steps[0] - 0.5, steps[0] + 0.5)
     times = np.concatenate([[first], middles, [last]])
-    shown = np.ma.masked_less(counts.T, 1)  # no samples: the empty background
+    shown = np.ma.masked_less(counts.T, 1)  # none: the empty background
     norm = LogNorm(1, max(10.0, counts.max()))
-    image = axes.pcolorfast(times, np.asarray(edges), shown, cmap="viridis_r", norm=norm)
+    edges = np.linspace(0, 1, counts.shape[1] + 1)
+    image = axes.pcolorfast(times, edges, shown, cmap="viridis_r", norm=norm)
     bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=30, format="{x:,.0f}")
-    bar.set_label("number of samples", color=INK)
+    bar.set_label(f"number of {unit}", color=INK)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=9, colors=INK, which="both", length=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(False)
     return figure
 

@@ -1,9 +1,8 @@
 """report.html: one file that can be mailed, archived and opened anywhere, without a network."""
 
-import base64
 import html
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -11,66 +10,110 @@ from matplotlib.figure import Figure
 from pbcs_jax.report.figures import to_png
 from pbcs_jax.report.files import write_atomically
 from pbcs_jax.report.inputs import Film
-from pbcs_jax.report.tables import Rows, html_table
+from pbcs_jax.report.tables import Rows, as_cell, data_url, html_content, html_table
 
-Entry = tuple[str, str, Figure | Film]
-"""`(title, caption, figure)`."""
+Entry = tuple[str, str, Figure | Film | Rows]
+"""`(title, caption, figure or table)`."""
+
+Fact = tuple[str, object]
+"""`(label, value)`; a value may be a `Cell` with a link."""
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1f2328; --muted: #59636e; --line: #d8dee4;
-  --ground: #ffffff; --panel: #f6f8fa; }
+  --ground: #ffffff; --panel: #f6f8fa; --link: #0969da; --warn: #7a4b00; --warning: #fff4d6; }
 @media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --muted: #9aa4af;
-  --line: #353b43; --ground: #14171c; --panel: #1d2127; } }
+  --line: #353b43; --ground: #14171c; --panel: #1d2127; --link: #6cb0ff; --warn: #f2cc7e;
+  --warning: #3a2f14; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2.5rem 1.25rem 4rem; max-width: 56rem; background: var(--ground);
   color: var(--text); font: 16px/1.55 system-ui, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
 h1 { margin: 0 0 1.25rem; font-size: 1.75rem; line-height: 1.25; overflow-wrap: anywhere; }
 h2 { margin: 2.75rem 0 .75rem; font-size: 1.2rem; line-height: 1.3; }
+a { color: var(--link); }
+.banner { margin: 0 0 1.25rem; padding: .7rem 1.25rem; border-radius: 8px; font-weight: 600;
+  color: var(--warn); background: var(--warning); }
 dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: .9rem 1.5rem;
   margin: 0; padding: 1rem 1.25rem; background: var(--panel); border-radius: 8px; }
 dt { color: var(--muted); font-size: .8rem; }
 dd { margin: 0; overflow-wrap: anywhere; }
-.scroll { overflow-x: auto; }
+.wide { grid-column: 1 / -1; }
+.wide dd { font: .85rem/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
+.scroll { overflow: auto; max-height: 34rem; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { padding: .45rem .75rem; border-bottom: 1px solid var(--line); text-align: right;
   font-variant-numeric: tabular-nums; white-space: nowrap; }
-th { color: var(--muted); font-weight: 500; font-size: .8rem; white-space: normal;
-  vertical-align: bottom; }
+th { position: sticky; top: 0; color: var(--muted); background: var(--ground); font-weight: 500;
+  font-size: .8rem; white-space: normal; vertical-align: bottom; }
 th:first-child, td:first-child { padding-left: 0; text-align: left; }
+th button { all: unset; cursor: pointer; }
+th button:hover { color: var(--text); }
+th button:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
+th[aria-sort] { color: var(--text); }
+th[aria-sort=ascending] button::after { content: " \\25b2"; }
+th[aria-sort=descending] button::after { content: " \\25bc"; }
 figure { margin: 0; }
 img { display: block; width: 100%; height: auto; padding: 10px; background: #ffffff;
   border: 1px solid var(--line); border-radius: 8px; }
 img.film { width: auto; image-rendering: pixelated; }
-figcaption { margin-top: .6rem; color: var(--muted); font-size: .9rem; }
+td img { width: 2.75rem; margin-left: auto; padding: 0; border-radius: 4px;
+  image-rendering: pixelated; }
+figcaption, .caption { color: var(--muted); font-size: .9rem; }
+figcaption { margin-top: .6rem; }
+.caption { margin: 0 0 .75rem; }
+@media print { .scroll { max-height: none; } th { position: static; } }
+"""
+
+# A click on a header sorts by that column, a second click the other way round. What is no number
+# and no text, a picture, has no order; what is missing stays at the end.
+_SCRIPT = """
+const number = /^[-+]?(\\d[\\d,]*\\.?\\d*|\\.\\d+)(e[-+]?\\d+)?( \\u00b1 .*)?$/i;
+const names = new Intl.Collator(undefined, {numeric: true});
+for (const table of document.querySelectorAll("table")) {
+  const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    const text = row => row.cells[column].textContent.trim();
+    const missing = row => ["", "\\u2013"].includes(text(row));
+    const filled = [...body.rows].filter(row => !missing(row));
+    if (!filled.length) return;
+    const value = row => parseFloat(text(row).replaceAll(",", ""));
+    const compare = filled.every(row => number.test(text(row)))
+      ? (a, b) => value(a) - value(b) : (a, b) => names.compare(text(a), text(b));
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+      heads.forEach(other => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+      body.append(...[...body.rows].sort((a, b) =>
+        missing(a) - missing(b) || (missing(a) ? 0 : sign * compare(a, b))));
+    });
+  });
+}
 """
 
 
 def write_report(
     path: str | os.PathLike[str],
     title: str,
-    intro: Sequence[tuple[str, object]],
-    tables: Mapping[str, Rows],
-    figures: Sequence[Entry],
+    facts: Sequence[Fact],
+    entries: Sequence[Entry],
+    banner: str = "",
 ) -> None:
-    """Writes the page: facts, tables, figures; all text is escaped.
+    """Writes the page: facts, then figures and tables, which can be sorted; all text is escaped.
 
     Args:
       path: The HTML file; it appears whole or not at all.
       title: The heading, and the title of the browser tab.
-      intro: Facts about the run as `(label, value)`.
-      tables: By their headings.
-      figures: `(title, caption, figure)` in the order of the page.
+      facts: About the run.
+      entries: In the order of the page.
+      banner: A warning at the top.
     """
-    facts = "\n".join(
-        f"<div><dt>{html.escape(label)}</dt><dd>{html.escape(str(value))}</dd></div>"
-        for label, value in intro
-    )
-    sections = [f"<dl>\n{facts}\n</dl>"] if facts else []
-    sections += [
-        f'<h2>{html.escape(heading)}</h2>\n<div class="scroll">\n{html_table(rows)}\n</div>'
-        for heading, rows in tables.items()
-    ]
-    sections += [_figure(*entry) for entry in figures]
+    sections = [f'<p class="banner" role="note">{html.escape(banner)}</p>'] if banner else []
+    if facts:
+        sections.append("<dl>\n{}\n</dl>".format("\n".join(_fact(*fact) for fact in facts)))
+    sections += [_section(*entry) for entry in entries]
     name = html.escape(title)
     # The empty icon keeps a web server's log free of requests for favicon.ico.
     page = f"""<!DOCTYPE html>
@@ -87,34 +130,56 @@ def write_report(
 <h1>{name}</h1>
 {chr(10).join(sections)}
 </main>
+<script>{_SCRIPT}</script>
 </body>
 </html>
 """
     write_atomically(path, page)
 
 
-def save_all(figures: Sequence[Entry], folder: Path) -> None:
+def save_all(entries: Sequence[Entry], folder: Path) -> None:
     """Writes each figure into a file of its own, named after its title."""
-    for title, _, figure in figures:
-        name = "".join(c if c.isalnum() else "_" for c in title.lower())
-        kind, content = _encoded(figure)
-        write_atomically(folder / f"{name}.{kind}", content)
+    for title, _, content in entries:
+        if not isinstance(content, Rows):
+            name = "".join(c if c.isalnum() else "_" for c in title.lower())
+            kind, encoded = _encoded(content)
+            write_atomically(folder / f"{name}.{kind}", encoded)
+
+
+def duration(seconds: float) -> str:
+    """The time in words.
+
+    >>> duration(7.25), duration(75), duration(7300)
+    ('7.2 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _fact(label: str, value: object) -> str:
+    cell = as_cell(value)
+    wide = ' class="wide"' if len(cell.text) > 60 else ""  # such as a command
+    content = html_content(cell)
+    return f"<div{wide}><dt>{html.escape(label)}</dt><dd>{content}</dd></div>"
+
+
+def _section(title: str, caption: str, content: Figure | Film | Rows) -> str:
+    name, text = html.escape(title), html.escape(caption)
+    if isinstance(content, Rows):
+        above = f'<p class="caption">{text}</p>\n' if text else ""
+        inside = f'{above}<div class="scroll">\n{html_table(content)}\n</div>'
+    else:
+        kind, encoded = _encoded(content)
+        small = ' class="film"' if kind == "gif" else ""
+        inside = f"""<figure>
+<img alt="{name}"{small} src="{data_url(kind, encoded)}">
+<figcaption>{text}</figcaption>
+</figure>"""
+    return f"<section>\n<h2>{name}</h2>\n{inside}\n</section>"
 
 
 def _encoded(figure: Figure | Film) -> tuple[str, bytes]:
     """The kind of picture, and its bytes."""
     return ("gif", figure.gif) if isinstance(figure, Film) else ("png", to_png(figure))
-
-
-def _figure(title: str, caption: str, figure: Figure | Film) -> str:
-    name = html.escape(title)
-    kind, content = _encoded(figure)
-    data = base64.b64encode(content).decode("ascii")
-    small = ' class="film"' if kind == "gif" else ""
-    return f"""<section>
-<h2>{name}</h2>
-<figure>
-<img alt="{name}"{small} src="data:image/{kind};base64,{data}">
-<figcaption>{html.escape(caption)}</figcaption>
-</figure>
-</section>"""

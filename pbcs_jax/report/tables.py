@@ -1,15 +1,17 @@
-"""Tables of methods, of one run and of a sweep, for the terminal, for Markdown and for HTML.
+"""Tables of methods, of a sweep and of plain columns, for the terminal, for Markdown and for HTML.
 
 `methods` is that part of summary.json: `{name: {"test_accuracy": {"mean", "std", "runs"},
 "seconds", ...extras}}` with accuracies and other fractions in 0..1.
 """
 
+import base64
 import html
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from rich import box
 from rich.table import Table
@@ -26,12 +28,23 @@ _FRACTIONS = frozenset({"wrong_labels"})
 
 
 class Cell(NamedTuple):
+    """A cell; what follows `bold` is for HTML alone.
+
+    Attributes:
+      text: what it says; of a picture, its description.
+      bold: whether it stands out.
+      link: a path, relative to the page, that the text leads to.
+      picture: a PNG in place of the text.
+    """
+
     text: str
     bold: bool = False
+    link: str = ""
+    picture: bytes = b""
 
 
 class Rows(NamedTuple):
-    """A table: column headers, and one list of as many cells for each method."""
+    """A table: column headers, and one list of as many cells for each row."""
 
     headers: list[str]
     cells: list[list[Cell]]
@@ -107,6 +120,30 @@ def sweep_table(points: Mapping[str, Methods], metric: str = "test_accuracy") ->
     return Rows(["method", *points], cells)
 
 
+def column_table(columns: Mapping[str, Iterable[object]]) -> Rows:
+    """Columns of equal length, by their headers; what is no `Cell` becomes one.
+
+    >>> rows = column_table({"index": [1200], "probability": [0.25], "wrong": [True]})
+    >>> [cell.text for cell in rows.cells[0]]
+    ['1200', '0.2500', 'yes']
+    """
+    rows = zip(*columns.values(), strict=True)
+    return Rows(list(columns), [[as_cell(value) for value in row] for row in rows])
+
+
+def as_cell(value: Any) -> Cell:
+    """A cell as it is, and any other value as text: numbers without separators, lists in a line."""
+    if isinstance(value, Cell):
+        return value
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy and of JAX
+        value = value.tolist()
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no")
+    if isinstance(value, list):
+        return Cell(", ".join(as_cell(item).text for item in value))
+    return Cell(_number(value, ".4f") if isinstance(value, float) else str(value))
+
+
 def _has_mean(value: Mapping[str, Any] | None, mean: float) -> bool:
     return value is not None and value["mean"] == mean
 
@@ -148,8 +185,22 @@ def html_table(rows: Rows) -> str:
 
 
 def _html_cell(cell: Cell) -> str:
-    text = html.escape(cell.text)
-    return f"<td><strong>{text}</strong></td>" if cell.bold else f"<td>{text}</td>"
+    return f"<td>{html_content(cell)}</td>"
+
+
+def html_content(cell: Cell) -> str:
+    """What stands in a cell, as an escaped HTML fragment."""
+    content = html.escape(cell.text)
+    if cell.picture:
+        content = f'<img alt="{content}" src="{data_url("png", cell.picture)}">'
+    if cell.link:
+        content = f'<a href="{quote(cell.link)}">{content}</a>'
+    return f"<strong>{content}</strong>" if cell.bold else content
+
+
+def data_url(kind: str, content: bytes) -> str:
+    """A picture as the address of itself: the page needs no other file."""
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def _extras(methods: Methods) -> list[str]:

@@ -2,6 +2,9 @@
 
 import io
 import json
+import re
+from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -111,7 +114,33 @@ def test_all_points_and_seeds_are_run_and_gathered(tmp_path):
         "wrong_labels__coreset_size.png",
         "wrong_labels__kind_pairwise.png",
     ]
-    assert (tmp_path / "s" / "report.html").read_text().count("data:image/png;base64,") == 4
+    page = (tmp_path / "s" / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    assert "<dt>Chosen per run</dt><dd>100, 200</dd>" in page and "Coreset size" not in page
+    links = [unquote(link) for link in re.findall('href="(runs/.*?)"', page)]
+    assert links == [f"{Path(c[3]).relative_to(tmp_path / 's')}/report.html" for c in calls]
+    assert links[-1] == "runs/noise.kind=pairwise,noise.rate=0.5/seed=3/report.html"
+    assert "smoke run" not in page
+
+
+def test_a_sweep_with_a_short_run_says_so(tmp_path):
+    config = make_config(("selection.outer_steps=3", "selection.outer_steps=300"))
+    swept(pretend([]))(config, str(tmp_path / "s"), Console(file=io.StringIO()))
+    assert "too few steps to mean anything" in (tmp_path / "s" / "report.html").read_text()
+
+
+def test_a_sweep_of_inputs_counts_inputs(tmp_path):
+    config = config_lib.features()
+    config.sweep.points = ("num_inputs=5", "num_inputs=7")
+
+    def run(config, workdir, console):
+        methods = {"pbcs": {"test_accuracy": {"mean": 0.5}, "seconds": 1.0}}
+        dataset = {"name": "d", "source": "npz", "num_train": 9, "num_test": 3}
+        return {"dataset": dataset, "seconds": 1.5, "methods": methods}
+
+    swept(run)(config, str(tmp_path / "s"), Console(file=io.StringIO()))
+    page = (tmp_path / "s" / "report.html").read_text()
+    assert "<dt>Chosen per run</dt><dd>5, 7</dd>" in page
 
 
 def test_a_mistake_in_the_last_point_is_found_before_the_first_run(tmp_path):

@@ -52,10 +52,12 @@ def test_the_workdir_holds_all_that_is_promised(finished):
     }
     assert all(content.startswith(PNG) for content in figures.values())
     page = (workdir / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 5 and "pbcs" in page
+    assert page.count('<img alt="') - page.count('<td><img alt="') == 5 and "pbcs" in page
+    assert f"python launch.py --config=configs/mnist_noise.py:smoke --workdir={workdir}" in page
     record = json.loads((workdir / "config.json").read_text())
     assert record["config"]["noise"] == {"kind": "symmetric", "rate": 0.5}
     assert "jax" in record["versions"] and record["devices"]
+    assert record["command"].startswith("python launch.py --config=")
     assert "Selecting" in done.stdout and "pbcs" in done.stdout and "±" in done.stdout
     assert not list(workdir.rglob("*.tmp"))
 

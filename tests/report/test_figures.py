@@ -35,9 +35,9 @@ FIGURES = {
     "loss": lambda: outer_loss(np.arange(200), np.linspace(2, 1, 200)),
     "loss of one step": lambda: outer_loss([0], [1.5]),
     "probabilities": lambda: probability_evolution(
-        np.arange(0, 500, 10), histograms(50), np.linspace(0, 1, 21)
+        np.arange(0, 500, 10), histograms(50), "samples"
     ),
-    "probabilities once": lambda: probability_evolution([0], histograms(1), np.linspace(0, 1, 21)),
+    "probabilities once": lambda: probability_evolution([0], histograms(1), "samples"),
     "classes": lambda: class_counts({"pbcs": [3, 4], "uniform": [5, 2]}, ["a$b$", "c"]),
     "many classes": lambda: class_counts(
         {"pbcs": np.arange(100)}, [f"a long name {i}" for i in range(100)]
@@ -71,6 +71,12 @@ def test_smoothing_is_the_mean_of_what_there_is():
     raw, smooth = outer_loss(np.arange(80), losses).axes[0].lines
     np.testing.assert_array_equal(raw.get_ydata(), losses)
     np.testing.assert_allclose(smooth.get_ydata(), 2.0)
+
+
+def test_the_evolution_names_what_it_counts():
+    figure = probability_evolution(np.arange(1, 4), histograms(3), "inputs")
+    assert [axes.get_ylabel() for axes in figure.axes] == ["probability s", "number of inputs"]
+    assert all(tick == round(tick) for tick in figure.axes[0].get_xticks())
 
 
 def test_bars_are_the_counts():

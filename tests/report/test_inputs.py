@@ -56,7 +56,7 @@ def test_bars_of_a_table_mark_the_chosen():
 def test_a_film_goes_into_the_page_and_into_a_file(tmp_path):
     film = probability_film([1, 2], np.zeros((2, 3, 3)))
     entries = [("Over time", "what moves", film)]
-    write_report(tmp_path / "page.html", "t", [], {}, entries)
+    write_report(tmp_path / "page.html", "t", [], entries)
     assert "data:image/gif;base64," in (tmp_path / "page.html").read_text()
     save_all(entries, tmp_path / "figures")
     assert (tmp_path / "figures" / "over_time.gif").read_bytes() == film.gif

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from pbcs_jax.report.figures import class_counts, outer_loss
-from pbcs_jax.report.page import write_report
-from pbcs_jax.report.tables import method_table
+from pbcs_jax.report.page import save_all, write_report
+from pbcs_jax.report.tables import Cell, column_table, method_table
 
 EVIL = '<script>alert("1")</script> & "co\''
 METHODS = {
@@ -23,11 +23,12 @@ METHODS = {
 
 
 def write(path, title="MNIST"):
-    figures = [
+    entries = [
+        (EVIL, EVIL, method_table(METHODS)),
         ("Outer loss", "Falls & stays.", outer_loss(np.arange(50), np.linspace(2, 1, 50))),
         (EVIL, EVIL, class_counts({"pbcs": [1, 2]}, ["a", "b"])),
     ]
-    write_report(path, title, [("seed", 0), (EVIL, EVIL)], {EVIL: method_table(METHODS)}, figures)
+    write_report(path, title, [("seed", 0), (EVIL, EVIL)], entries, banner=EVIL)
     return path.read_text(encoding="utf-8")
 
 
@@ -57,8 +58,9 @@ class Outline(HTMLParser):
 def test_page_is_well_formed_and_escaped(tmp_path):
     outline = Outline(write(tmp_path / "report.html", EVIL))
     assert not outline.open
-    assert "script" not in {tag for tag, _ in outline.tags}
-    for place in ("title", "h1", "h2", "dt", "dd", "td", "figcaption"):
+    scripts = [text for tag, text in outline.texts if tag == "script"]
+    assert len(scripts) == 1 and "alert" not in scripts[0] and "aria-sort" in scripts[0]
+    for place in ("title", "h1", "h2", "dt", "dd", "td", "figcaption", "p"):
         assert (place, EVIL) in outline.texts
     assert ("strong", "pbcs") in outline.texts
     assert [attributes["alt"] for tag, attributes in outline.tags if tag == "img"] == [
@@ -103,6 +105,29 @@ def test_a_failure_midway_keeps_the_old_page(tmp_path, monkeypatch):
 
 
 def test_a_page_of_facts_only(tmp_path):
-    write_report(tmp_path / "a.html", "Facts", [("seed", 3)], {}, [])
+    write_report(tmp_path / "a.html", "Facts", [("seed", 3)], [])
     page = (tmp_path / "a.html").read_text()
     assert "<dd>3</dd>" in page and "<table" not in page and "<img" not in page
+    assert 'class="banner"' not in page
+
+
+def test_a_fact_may_lead_to_a_file_and_a_long_one_has_a_line_of_its_own(tmp_path):
+    facts = [("Indices", Cell("the file", link="a b.npz")), ("Command", "python " + "x" * 60)]
+    write_report(tmp_path / "a.html", "Facts", facts, [])
+    page = (tmp_path / "a.html").read_text()
+    assert '<dd><a href="a%20b.npz">the file</a></dd>' in page
+    assert page.count('<div class="wide"><dt>') == 1
+
+
+def test_entries_keep_their_order_and_tables_become_no_picture(tmp_path):
+    entries = [
+        ("First", "", column_table({"index": [1]})),
+        ("Second", "", outer_loss([1, 2], [2.0, 1.0])),
+        ("Third", "Said above it.", column_table({"index": [1]})),
+    ]
+    write_report(tmp_path / "a.html", "t", [], entries)
+    outline = Outline((tmp_path / "a.html").read_text())
+    assert [text for tag, text in outline.texts if tag == "h2"] == ["First", "Second", "Third"]
+    assert [text for tag, text in outline.texts if tag == "p"] == ["Said above it."]
+    save_all(entries, tmp_path / "figures")
+    assert os.listdir(tmp_path / "figures") == ["second.png"]

@@ -3,10 +3,13 @@
 import io
 import math
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from pbcs_jax.report.tables import (
+    Cell,
+    column_table,
     html_table,
     markdown_table,
     method_table,
@@ -123,3 +126,29 @@ def test_a_point_without_the_metric_has_an_empty_column():
     rows = sweep_table(points, "wrong_labels")
     assert [cell.bold for cell in rows.cells[0][1:]] == [True, False]
     assert rows.cells[0][2].text == DASH
+
+
+def test_columns_of_any_kind_become_cells():
+    rows = column_table(
+        {
+            "index": np.array([12345, 2]),
+            "label": np.array(["a", "b"]),
+            "target": np.array([[0.5, 1.0], [2.0, 3.0]]),
+            "probability": np.array([0.25, np.nan], np.float32),
+            "wrong": np.array([True, False]),
+            "more": [Cell("x", bold=True), None],
+        }
+    )
+    assert rows.headers == ["index", "label", "target", "probability", "wrong", "more"]
+    assert [[cell.text for cell in row] for row in rows.cells] == [
+        ["12345", "a", "0.5000, 1.0000", "0.2500", "yes", "x"],
+        ["2", "b", "2.0000, 3.0000", DASH, "no", "None"],
+    ]
+    assert rows.cells[0][-1].bold
+
+
+def test_a_link_is_quoted_and_a_picture_carries_its_text():
+    link = Cell("a & b", link='runs/kind=a,rate=0.2/<"/report.html')
+    text = html_table(column_table({"run": [link], "picture": [Cell('"7"', picture=b"PNG")]}))
+    assert '<a href="runs/kind%3Da%2Crate%3D0.2/%3C%22/report.html">a &amp; b</a>' in text
+    assert '<img alt="&quot;7&quot;" src="data:image/png;base64,UE5H">' in text
