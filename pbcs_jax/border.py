@@ -79,7 +79,7 @@ class Encoding(NamedTuple):
     def codes(cls, num_classes: int) -> "Encoding":
         """Of labels that are 0..C-1 already, where some may be missing."""
         check_number("num_classes", num_classes, least=1, whole=True)
-        return cls(np.arange(num_classes))
+        return cls(np.arange(num_classes, dtype=np.int32))
 
     @property
     def num_classes(self) -> int:

@@ -55,6 +55,11 @@ class Problem(NamedTuple):
         return len(self.classes)
 
     @property
+    def labels(self) -> np.ndarray:
+        """[n], as the user calls them, possibly corrupted."""
+        return self.classes[self.y]
+
+    @property
     def validation(self) -> tuple[np.ndarray, np.ndarray] | None:
         """`(x_val, y_val)`, or None if there are none."""
         if self.x_val is None or self.y_val is None:

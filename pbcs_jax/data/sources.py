@@ -138,7 +138,7 @@ def _bundled_mnist() -> Dataset:
         y[train].astype(np.int32),
         x[test],
         y[test].astype(np.int32),
-        np.arange(10),
+        np.arange(10, dtype=np.int32),
         "mnist",
         "bundled",
     )

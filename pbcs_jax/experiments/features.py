@@ -90,7 +90,6 @@ def _selection(config: ConfigDict, problem: Problem, groups: np.ndarray, outer: 
             problem.validation,
             groups=groups,
             objective=objective,
-            progress=False,
             compute=config_lib.compute(config),
             start=start,
             callback=callback,
@@ -135,6 +134,6 @@ def _entries(
         entries.append(("Probabilities at the end", caption, bars))
     with np.load(folder / "coreset.npz", allow_pickle=False) as file:
         indices, probabilities = file["indices"], file["probabilities"][file["indices"]]
-    names = getattr(problem, "names", None)
+    names = problem.names
     more = {"name": np.array(names)[indices]} if names is not None and groups.ndim == 1 else {}
     return [*entries, chosen_table(unit, indices, probabilities, more)]

@@ -14,18 +14,18 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
+from pbcs_jax import progress
 from pbcs_jax.data import Problem
 from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments import selection
 from pbcs_jax.experiments.judge import Judge, make_judges
-from pbcs_jax.experiments.progress import progress_bar
 from pbcs_jax.experiments.task import Experiment, Task
 from pbcs_jax.experiments.workdir import open_workdir, origin, read_metrics
 from pbcs_jax.report.figures import accuracy_by_method
 from pbcs_jax.report.files import write_json
 from pbcs_jax.report.page import Entry, Fact, save_all, write_report
-from pbcs_jax.report.selection import progress
+from pbcs_jax.report.selection import progress_entries
 from pbcs_jax.report.tables import Cell, method_table, terminal_table
 
 
@@ -86,20 +86,23 @@ def _choose_and_judge(
             draws = config.evaluation.num_seeds if name == "uniform" else 1
             began = time.monotonic()
             if name == "pbcs":
-                result = selection.select(pbcs_key, config, task, folder, console)
+                result = selection.select(pbcs_key, config, task, folder)
                 coresets = [result.indices]
             else:
                 key = jax.random.fold_in(baseline_key, list(task.baselines).index(name))
                 choose, size = task.baselines[name], config_lib.size(config)
-                with console.status(f"Selecting by {name}"):
+                with progress.shown():
+                    progress.stage(f"Selecting by {name}")
                     keys = jax.random.split(key, draws)
                     coresets = [choose(k, task.candidates, size) for k in keys]
             seconds = (time.monotonic() - began) / draws
             if name == "pbcs":  # suspects are looked for here, which is no part of the selection
-                with console.status("Looking for wrong labels"):
+                with progress.shown():
+                    progress.stage("Looking for wrong labels")
                     selection.keep(result, task, folder)
             began = time.monotonic()
-            runs = _judge(judges, coresets, name, console, config.evaluation.num_seeds)
+            console.print(f"{name}: selected in {seconds:.1f} s", highlight=False)
+            runs = _judge(judges, coresets, name, config.evaluation.num_seeds)
             record = {
                 "seconds": seconds,
                 "judging_seconds": time.monotonic() - began,
@@ -111,17 +114,17 @@ def _choose_and_judge(
     return records
 
 
-def _judge(judges: Mapping[str, Judge], coresets: list[np.ndarray], name: str, console, num_seeds):
+def _judge(judges: Mapping[str, Judge], coresets: list[np.ndarray], name: str, num_seeds: int):
     """Accuracies by the judge's net, one per seed."""
     drawn = coresets if len(coresets) > 1 else coresets * num_seeds
     runs: dict[str, list[float]] = {net: [] for net in judges}
-    with progress_bar(console) as progress:
-        task = progress.add_task("Judging", total=len(drawn) * len(judges), info=name)
+    total = len(drawn) * len(judges)
+    with progress.shown(), progress.steps(f"Judging {name}", total) as show:
         for net, judge in judges.items():
             for accuracies in judge(drawn):
                 runs[net] += accuracies
-                info = f"{name} {runs[net][-1]:.1%} ({net})"
-                progress.update(task, advance=len(accuracies), info=info)
+                text = f"{accuracies[-1]:.1%} ({net})"
+                show(sum(map(len, runs.values())), lambda text=text: text)
     return runs
 
 
@@ -178,7 +181,7 @@ def _write_page(
     ]
     history = read_metrics(folder)
     losses, histograms = ([step[k] for step in history] for k in ("outer_loss", "histogram"))
-    entries += progress(losses, histograms, unit)
+    entries += progress_entries(losses, histograms, unit)
     entries += task.entries(chosen, folder)
     save_all(entries, folder / "figures")
     # The bound on classes may choose fewer than were asked for.

@@ -1,13 +1,11 @@
-"""PBCS in a run: with a progress bar, metrics and checkpoints, from where a killed run stopped."""
+"""PBCS in a run: with metrics and checkpoints, from where a killed run stopped."""
 
 from pathlib import Path
 
 import jax
 from ml_collections import ConfigDict
-from rich.console import Console
 
 from pbcs_jax.experiments import config as config_lib
-from pbcs_jax.experiments.progress import progress_bar
 from pbcs_jax.experiments.task import Task
 from pbcs_jax.experiments.workdir import Checkpoints, MetricsLog
 from pbcs_jax.outer import loop
@@ -15,31 +13,23 @@ from pbcs_jax.report.files import write_npz
 from pbcs_jax.result import Result
 
 
-def select(
-    key: jax.Array, config: ConfigDict, task: Task, folder: Path, console: Console
-) -> Result:
+def select(key: jax.Array, config: ConfigDict, task: Task, folder: Path) -> Result:
     """What PBCS selects."""
     settings = config_lib.loop_settings(config, task.n)
     checkpoints = Checkpoints(folder)
     state = checkpoints.restore(loop.init(key, task.n, config_lib.size(config), settings))
     log = MetricsLog(folder, last_step=0 if state is None else int(state.step))
-    with progress_bar(console) as progress:
-        bar = progress.add_task("Selecting", total=settings.outer_steps, info="compiling")
-        progress.update(bar, completed=len(log.records))
 
-        def callback(state, metrics):
-            log.append(metrics)
-            checkpoints.save(state)
-            task.watch(state, folder)
-            last = metrics[-1]
-            info = f"outer loss {last['outer_loss']:.3f}, accuracy {last['outer_accuracy']:.1%}"
-            progress.update(bar, completed=int(state.step), info=info)
+    def callback(state, metrics):
+        log.append(metrics)
+        checkpoints.save(state)
+        task.watch(state, folder)
 
-        try:
-            return task.select(key, state, callback)
-        finally:
-            checkpoints.close()
-            log.close()
+    try:
+        return task.select(key, state, callback)
+    finally:
+        checkpoints.close()
+        log.close()
 
 
 def keep(result: Result, task: Task, folder: Path) -> None:

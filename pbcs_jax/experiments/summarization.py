@@ -46,7 +46,7 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
             ("Estimator", outer.estimator),
         ],
         entries=lambda chosen, folder: _entries(chosen, folder, problem, config.noise.kind),
-        arrays=lambda chosen: {"labels": problem.y[chosen], "rows": problem.indices[chosen]},
+        arrays=lambda chosen: {"labels": problem.labels[chosen], "rows": problem.indices[chosen]},
         columns=lambda draws: _describe(draws, problem, config.noise.kind != "none"),
     )
 
@@ -62,11 +62,22 @@ def _selection(config: ConfigDict, problem: Problem):
     by_kernel["max_ratio"] = outer.max_ratio
     by_network = {"objective": config_lib.network(config), **vars(outer)}
     compute = config_lib.compute(config)
+    validation = problem.validation
+    if validation is not None:
+        validation = validation[0], problem.classes[validation[1]]
 
     def by(options, key, **more):
-        x, y, validation = problem.x, problem.y, problem.validation
-        more |= {"compute": compute, "progress": False}
-        return select_coreset(key, x, y, net, size, validation, **options, **more)
+        return select_coreset(
+            key,
+            problem.x,
+            problem.labels,
+            net,
+            size,
+            validation,
+            compute=compute,
+            **options,
+            **more,
+        )
 
     def select(key, start, callback):
         if config.selection.objective == "kernel":
@@ -96,7 +107,7 @@ def _entries(chosen: Chosen, folder: Path, problem: Problem, noise_kind: str) ->
         name: np.bincount(problem.y[drawn[0]], minlength=problem.num_classes)
         for name, drawn in chosen.items()
     }
-    names = [str(c) for c in range(problem.num_classes)]
+    names = problem.classes.tolist()
     entries: list[Entry] = [
         (
             "Classes of the coreset",
@@ -106,7 +117,7 @@ def _entries(chosen: Chosen, folder: Path, problem: Problem, noise_kind: str) ->
     ]
     if "pbcs" not in chosen:
         return entries
-    images, y, y_true = problem.images, problem.y, problem.y_true
+    images, y, y_true = problem.images, problem.labels, problem.classes[problem.y_true]
     with np.load(folder / "coreset.npz", allow_pickle=False) as file:
         coreset = dict(file)
     rows = coreset["indices"]

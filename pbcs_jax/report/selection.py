@@ -40,7 +40,7 @@ def write_selection(path: str | os.PathLike[str], result: Any) -> None:
         ("Chosen", f"{len(chosen)} of {len(result.probabilities)} {result.unit}"),
         ("Outer steps", len(losses)),
     ]
-    entries = progress(losses, result.history.get("histogram", ()), result.unit)
+    entries = progress_entries(losses, result.history.get("histogram", ()), result.unit)
     if is_discrete:
         names, numbers = np.unique(labels, return_inverse=True)
         counts = np.bincount(numbers[chosen], minlength=len(names))
@@ -60,7 +60,7 @@ def write_selection(path: str | os.PathLike[str], result: Any) -> None:
     write_report(path, f"{len(chosen)} chosen {result.unit}", facts, entries)
 
 
-def progress(losses: Sequence[float], histograms: ArrayLike, unit: str) -> list[Entry]:
+def progress_entries(losses: Sequence[float], histograms: ArrayLike, unit: str) -> list[Entry]:
     """The outer loss and the probabilities over the outer steps; nothing where there are no steps.
 
     Args:

@@ -58,7 +58,7 @@ def test_the_workdir_holds_all_that_is_promised(finished):
     assert record["config"]["noise"] == {"kind": "symmetric", "rate": 0.5}
     assert "jax" in record["versions"] and record["devices"]
     assert record["command"].startswith("python launch.py --config=")
-    assert "Selecting" in done.stdout and "pbcs" in done.stdout and "±" in done.stdout
+    assert "pbcs: selected in" in done.stdout and "pbcs" in done.stdout and "±" in done.stdout
     assert not list(workdir.rglob("*.tmp"))
 
 
