@@ -237,7 +237,9 @@ def read_targets(what: str, y: Any) -> np.ndarray:
         columns = np.array([str(name) for name in y.columns])
     if hasattr(y, "to_numpy") and not isinstance(y, jax.Array):
         y = y.to_numpy()
-    array = _as_array(what, y)
+    is_text = {isinstance(v, str) for v in y} if isinstance(y, list | tuple) else set()
+    # NumPy would turn numbers beside text into text without a word.
+    array = np.array(y, object) if len(is_text) > 1 else _as_array(what, y)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim == 0 or array.size == 0:
@@ -300,7 +302,7 @@ def _as_array(what: str, x: Any) -> np.ndarray:
         ) from error
     except (TypeError, RuntimeError) as error:
         raise UserError(f"{what} is of type {type(x).__name__}: {_GIVE}") from error
-    if array.ndim == 0 and array.dtype.kind == "O":
+    if array.ndim == 0 and array.dtype.kind in "OUS":
         raise UserError(f"{what} is {_short(x)}: {_GIVE}")
     return array
 

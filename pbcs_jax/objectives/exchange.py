@@ -68,7 +68,7 @@ def exchange_inputs(
     """
     if len(indices) == n:
         return np.sort(indices)
-    mask = jnp.zeros(n).at[jnp.asarray(indices)].set(1.0)
+    mask = jnp.zeros(n, jnp.float32).at[jnp.asarray(indices)].set(1.0)
     return np.flatnonzero(_exchange_inputs(key, evaluate, slopes, mask, most, len(indices)))
 
 
@@ -125,7 +125,7 @@ def best_swap(data: Any, ridge: float, chosen: jax.Array) -> tuple[jax.Array, ja
     gram, targets, weights = data.rows, data.targets.T, data.weights
     n = len(gram)
     rows = gram[chosen]  # [K, n + v]
-    inverse = jnp.linalg.inv(rows[:, chosen] + ridge * jnp.eye(len(chosen)))
+    inverse = jnp.linalg.inv(rows[:, chosen] + ridge * jnp.eye(len(chosen), dtype=rows.dtype))
     own = targets[chosen]
     along = rows.T @ inverse  # A [n + v, K]
     missing = along @ own - targets
@@ -145,7 +145,7 @@ def best_swap(data: Any, ridge: float, chosen: jax.Array) -> tuple[jax.Array, ja
     taken = jnp.zeros(n, bool).at[chosen].set(True).at[chosen[leaves]].set(False)
     comes = jnp.argmin(jnp.where(taken, jnp.inf, additions))
     after = loss + removals[leaves] + additions[comes]
-    return chosen.at[leaves].set(comes), loss, after
+    return chosen.at[leaves].set(comes.astype(chosen.dtype)), loss, after
 
 
 def _changes(along: jax.Array, steps: jax.Array, missing: jax.Array, weights: jax.Array):

@@ -248,7 +248,7 @@ def choose(
         return bandwidths[0], ridges[0]
     count = int(data.groups.max()) + 1
     samples = min(samples, len(data.x))
-    grid = jnp.asarray(ridges)
+    grid = jnp.asarray(ridges, jnp.float32)
 
     @jax.jit
     def errors(key, bandwidth, data):

@@ -27,7 +27,7 @@ def encode(y: jax.Array) -> jax.Array:
     if not is_classes(y):
         return y.reshape(y.shape[0], -1).astype(jnp.float32)
     classes = int(jnp.max(y)) + 1
-    return jax.nn.one_hot(y, classes) - 1 / classes
+    return jax.nn.one_hot(y, classes, dtype=jnp.float32) - 1 / classes
 
 
 def outer_loss_of(outer_loss: str | losses.LossFn, y: jax.Array, path: bool) -> losses.LossFn:
@@ -43,12 +43,14 @@ def outer_loss_of(outer_loss: str | losses.LossFn, y: jax.Array, path: bool) -> 
 def factor(matrix: jax.Array, ridge: float) -> tuple[jax.Array, bool]:
     """Cholesky's factor of matrix + ridge; the ridge is no finer than float32 can tell."""
     floor = 8 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)
-    return cho_factor(matrix + jnp.maximum(ridge, floor) * jnp.eye(len(matrix)), lower=True)
+    return cho_factor(
+        matrix + jnp.maximum(ridge, floor) * jnp.eye(len(matrix), dtype=matrix.dtype), lower=True
+    )
 
 
 def inverse_root(factor: tuple[jax.Array, bool]) -> jax.Array:
     """H with H'H the inverse, from Cholesky's factor."""
-    return solve_triangular(factor[0], jnp.eye(len(factor[0])), lower=True)
+    return solve_triangular(factor[0], jnp.eye(len(factor[0]), dtype=factor[0].dtype), lower=True)
 
 
 def errors_by_ridge(
@@ -102,7 +104,7 @@ def choose_ridge(
     """
     size = max(min(size, 1000, len(y)), min(2, len(y)))
     draws = draws or (16 if size <= 300 else 4)
-    targets, grid = encode(jnp.asarray(y)), jnp.asarray(ridges)
+    targets, grid = encode(jnp.asarray(y)), jnp.asarray(ridges, jnp.float32)
     outer = None
     if validation is not None:
         both = encode(jnp.concatenate([jnp.asarray(y), jnp.asarray(validation[1])]))
@@ -133,8 +135,8 @@ def like_validation(y: jax.Array, y_validation: jax.Array) -> jax.Array:
     class keeps a few of them from dominating.
     """
     if not jnp.issubdtype(y.dtype, jnp.integer):
-        return jnp.full((len(y),), 1 / len(y))
+        return jnp.full((len(y),), 1 / len(y), jnp.float32)
     length = int(jnp.maximum(jnp.max(y), jnp.max(y_validation))) + 1
     wanted = jnp.bincount(y_validation, length=length) + 1
     weights = (wanted / jnp.maximum(jnp.bincount(y, length=length), 1))[y]
-    return weights / jnp.sum(weights)
+    return (weights / jnp.sum(weights)).astype(jnp.float32)

@@ -249,11 +249,11 @@ def gather(
         labels.append(jnp.asarray(validation[1]).astype(y.dtype))
     everything, classes = jnp.concatenate(rows), jnp.concatenate(labels)
     v = len(classes) - n
-    weights = jnp.full((n,), 1 / n)
+    weights = jnp.full((n,), 1 / n, jnp.float32)
     if v:
         share = candidate_weight / (1 + candidate_weight)
         own = share * ridge_lib.like_validation(*labels)
-        weights = jnp.concatenate([own, jnp.full((v,), (1 - share) / v)])
+        weights = jnp.concatenate([own, jnp.full((v,), (1 - share) / v, jnp.float32)])
     # Embeddings of fewer numbers than rows have singular products: the primal form is exact there.
     is_gram = n * (n + v) <= LARGEST_GRAM and everything.shape[1] >= capacity
     kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
@@ -330,7 +330,9 @@ def _solve_rows(data, n, indices, root, ridge, candidates_count):
 
     start = 0 if candidates_count else n
     outputs = (data.rows[start:] @ weights).T
-    outputs = jnp.concatenate([jnp.zeros((outputs.shape[0], start)), outputs], axis=1)
+    outputs = jnp.concatenate(
+        [jnp.zeros((outputs.shape[0], start), outputs.dtype), outputs], axis=1
+    )
 
     def products(slope):
         return (data.rows[:n] @ inverse(data.rows.T @ slope.T)).T

@@ -54,6 +54,7 @@ def policy_gradient(
     """
     chex.assert_rank([losses, masks, probabilities], [1, 2, 1])
     check_known("baseline", baseline, VARIANCE_BASELINES)
+    losses = losses.astype(probabilities.dtype)  # an objective may compute in float64
     use = jnp.ones_like(losses) if ok is None else ok.astype(losses.dtype)
     losses = jnp.where(use > 0, losses, 0)  # a NaN times 0 is still a NaN
     count = jnp.sum(use)

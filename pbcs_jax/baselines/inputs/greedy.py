@@ -28,7 +28,9 @@ def greedy(key: jax.Array, data: InputCandidates, size: int, samples: int = 500)
     bandwidth, ridge = input_kernel.choose(choose_key, rows, size, samples)
     settings = input_kernel.InputKernel(bandwidth, ridge, samples=samples)
     evaluate = input_kernel.input_kernel_objective(rows, settings, path=True)
-    return np.sort(np.asarray(_choose(evaluate, key, jnp.full((count,), START / count), size)))
+    return np.sort(
+        np.asarray(_choose(evaluate, key, jnp.full((count,), START / count, jnp.float32), size))
+    )
 
 
 @partial(jax.jit, static_argnames="size")

@@ -88,7 +88,7 @@ def facility_location(
         gain = jnp.sum(jnp.maximum(similarity - nearest[:, None], 0), axis=0)
         best = jnp.argmax(jnp.where(free, gain, -1))
         nearest = jnp.maximum(nearest, similarity[:, best])
-        return chosen.at[i].set(best), nearest, free.at[best].set(False)
+        return chosen.at[i].set(best.astype(jnp.int32)), nearest, free.at[best].set(False)
 
     m = len(similarity)
     start = jnp.full(most, m, jnp.int32), jnp.zeros(m), allowed

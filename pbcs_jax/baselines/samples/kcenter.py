@@ -36,8 +36,8 @@ def farthest_first(embeddings: jax.Array, first: jax.Array, size: int) -> jax.Ar
         distance = jnp.sum((embeddings - embeddings[last]) ** 2, axis=1)
         # Below every distance, 0 of a duplicate included: nothing is chosen twice.
         nearest = jnp.minimum(nearest, distance).at[last].set(-1)
-        return chosen.at[i].set(jnp.argmax(nearest)), nearest
+        return chosen.at[i].set(jnp.argmax(nearest).astype(jnp.int32)), nearest
 
-    chosen = jnp.zeros(size, jnp.int32).at[0].set(first)
+    chosen = jnp.zeros(size, jnp.int32).at[0].set(first.astype(jnp.int32))
     unknown = jnp.full(len(embeddings), jnp.inf)
     return jax.lax.fori_loop(1, size, body, (chosen, unknown))[0]
