@@ -5,6 +5,7 @@ Whoever makes a user wait opens a bar with `shown`. Everything below names what 
 """
 
 import contextlib
+import shutil
 import sys
 import threading
 import time
@@ -15,6 +16,8 @@ from typing import Any
 
 SECONDS = 0.3
 """Between two looks at a bar that is counting."""
+_STAGE = "{desc:<22} [{elapsed}]"
+_STEPS = "{desc:<22} {bar:18} {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 
 _bar: ContextVar[Any] = ContextVar("bar", default=None)
 
@@ -33,8 +36,9 @@ def shown(show: bool = True) -> Iterator[None]:
     with warnings.catch_warnings():  # without ipywidgets, a notebook shows the bar as text
         warnings.filterwarnings("ignore", "IProgress not found")
         from tqdm.auto import tqdm
-    form = "{desc:<28} {bar:24} {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-    bar = tqdm(total=1, bar_format=form, desc="Preparing", dynamic_ncols=True, leave=False)
+    # A terminal that does not know its size would show nothing at all.
+    wide = None if _in_notebook() else min(shutil.get_terminal_size().columns - 1, 110)
+    bar = tqdm(total=1, bar_format=_STAGE, desc="Preparing", ncols=wide, nrows=20, leave=False)
     ended = threading.Event()
 
     def tick() -> None:
@@ -56,8 +60,7 @@ def shown(show: bool = True) -> Iterator[None]:
 
 def stage(name: str) -> None:
     """Names what is being done now; how long it takes is not known."""
-    with steps(name, 1):
-        pass
+    _begin(name, _STAGE, 1, 0)
 
 
 @contextlib.contextmanager
@@ -73,20 +76,12 @@ def steps(name: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]
       A function of the number of steps done, a function that gives a short text, called now and
       then only, since it may have to wait for a device, and another name.
     """
-    bar = _bar.get()
-    if bar is None:
-        yield lambda *_: None
-        return
-    bar.reset(total)
-    bar.initial = bar.n = done
-    bar.set_description_str(name, refresh=False)
-    bar.set_postfix_str("")
-
+    bar = _begin(name, _STEPS, total, done)
     next_look = 0.0
 
     def at(count: int, text: Callable[[], str] = str, name: str = name) -> None:
         nonlocal next_look
-        if time.monotonic() < next_look and count < total:
+        if bar is None or (time.monotonic() < next_look and count < total):
             return
         bar.set_postfix_str(text(), refresh=False)
         bar.set_description_str(name, refresh=False)
@@ -95,6 +90,18 @@ def steps(name: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]
         next_look = time.monotonic() + SECONDS
 
     yield at
+
+
+def _begin(name: str, form: str, total: int, done: int) -> Any:
+    """The bar at the start of something new; None where there is none."""
+    bar = _bar.get()
+    if bar is not None:
+        bar.bar_format = form
+        bar.reset(total)
+        bar.initial = bar.n = done
+        bar.set_postfix_str("", refresh=False)
+        bar.set_description_str(name)
+    return bar
 
 
 def _in_notebook() -> bool:

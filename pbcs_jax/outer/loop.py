@@ -189,7 +189,7 @@ def run(
 
 
 def _loss_text(metrics: Metrics) -> str:
-    return f"outer loss {float(metrics['outer_loss']):.4g}"
+    return f"loss {float(metrics['outer_loss']):.4g}"
 
 
 def _step(state: State, evaluate: Objective, settings: Settings) -> tuple[State, Metrics]:
