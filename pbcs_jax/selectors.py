@@ -141,6 +141,10 @@ class InputSelector(SelectorMixin, _Selector):
     def fit(self, X: Any, y: Any) -> "InputSelector":
         """Chooses columns of `X [n, d]` for targets `y [n]`."""
         X, y = validate_data(self, X, y, accept_sparse=True, ensure_min_samples=2)
+        if self.size > X.shape[1]:
+            raise UserError(
+                f"size is {self.size} and n_features = {X.shape[1]}: use at most that many"
+            )
         self.result_ = self._selected(select_features, X, y, X.shape[1])
         return self
 

@@ -18,7 +18,7 @@ QUICK_INPUTS = {"outer_steps": 2, "num_masks": 2, "ridge": 0.1, "bandwidth": 1.0
 
 
 @parametrize_with_checks(
-    [pbcs.CoresetSelector(0.5, options=QUICK), pbcs.InputSelector(1, options=QUICK_INPUTS)]
+    [pbcs.CoresetSelector(5, options=QUICK), pbcs.InputSelector(2, options=QUICK_INPUTS)]
 )
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
