@@ -237,9 +237,12 @@ def _select(
             build_key, x, y, call.model, size, validation, choice, settings, compute
         )
         state = _start(run_key, n, size, settings, call.start)
-        state, history = loop.run(
-            state, evaluate, settings, compute.callback, compute.callback_every
-        )
+        try:
+            state, history = loop.run(
+                state, evaluate, settings, compute.callback, compute.callback_every
+            )
+        finally:
+            loop.forget()
         s = state.probabilities
         classes = (y, settings.max_ratio)
         indices = draw.draw_coreset(draw_key, s, size, settings.final, *classes)

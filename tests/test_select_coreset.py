@@ -1,8 +1,10 @@
 """`select_coreset`, as research code uses it."""
 
 import doctest
+import gc
 import importlib
 import pkgutil
+from pathlib import Path
 
 import flax.linen as nn
 import jax
@@ -177,3 +179,20 @@ def test_no_key_is_used_twice(choose, monkeypatch):
     choose(jax.random.key(0), x, y, Linear(), 2, objective=Spy(pbcs.Inner(steps=1)), outer_steps=1)
     keys = {tuple(jax.random.key_data(key).tolist()) for key in seen}
     assert len(seen) == len(keys) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="counts the maps of a process")
+def test_a_process_may_select_as_often_as_it_likes():
+    """Compiled programs were kept for ever: the 270th selection of a process ended in an abort."""
+    x, y, _ = blobs(40)
+
+    def maps_after(times):
+        for _ in range(times):
+            quick = {"objective": "kernel", "outer_steps": 1, "num_masks": 2, "ridge": 0.1}
+            pbcs.select_coreset(0, x, y, None, 5, **quick)
+            pbcs.select_features(0, x, y, None, 1, **quick, bandwidth=1.0, exchanges=1)
+        gc.collect()
+        return len(Path("/proc/self/maps").read_text().splitlines())
+
+    before = maps_after(1)
+    assert maps_after(2) < before + 100

@@ -69,7 +69,9 @@ def exchange_inputs(
     if len(indices) == n:
         return np.sort(indices)
     mask = jnp.zeros(n, jnp.float32).at[jnp.asarray(indices)].set(1.0)
-    return np.flatnonzero(_exchange_inputs(key, evaluate, slopes, mask, most, len(indices)))
+    found = np.flatnonzero(_exchange_inputs(key, evaluate, slopes, mask, most, len(indices)))
+    _exchange_inputs.clear_cache()  # see `loop.forget`
+    return found
 
 
 @partial(jax.jit, static_argnames="most")

@@ -258,6 +258,15 @@ _compiled_step = jax.jit(_step, static_argnames="settings")
 _donating_step = jax.jit(_step, static_argnames="settings", donate_argnames="state")
 
 
+def forget() -> None:
+    """Frees the programs of `run`, for whoever made an objective that is not used again.
+
+    They would be kept as long as the process lives, and after a few hundred selections it would
+    have no room for more.
+    """
+    _donating_step.clear_cache()
+
+
 def _check_alive(metrics: list[Metrics], settings: Settings) -> None:
     if any(int(m["num_ok"]) == 0 for m in metrics):
         raise DivergenceError(

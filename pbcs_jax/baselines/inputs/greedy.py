@@ -28,9 +28,10 @@ def greedy(key: jax.Array, data: InputCandidates, size: int, samples: int = 500)
     bandwidth, ridge = input_kernel.choose(choose_key, rows, size, samples)
     settings = input_kernel.InputKernel(bandwidth, ridge, samples=samples)
     evaluate = input_kernel.input_kernel_objective(rows, settings, path=True)
-    return np.sort(
-        np.asarray(_choose(evaluate, key, jnp.full((count,), START / count, jnp.float32), size))
-    )
+    nothing = jnp.full((count,), START / count, jnp.float32)
+    chosen = np.sort(np.asarray(_choose(evaluate, key, nothing, size)))
+    _choose.clear_cache()  # see `loop.forget`
+    return chosen
 
 
 @partial(jax.jit, static_argnames="size")
