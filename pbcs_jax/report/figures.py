@@ -284,7 +284,7 @@ def _moving_mean(values: np.ndarray, width: int) -> np.ndarray:
 
 def displayable(images: np.ndarray) -> np.ndarray:
     """`[k, H, W, C]` in any range to `[k, H, W, C]` in 0..1, without C if it is 1."""
-    if images.dtype == np.uint8:
+    if images.dtype == np.uint8 and images.max() > 63:  # else they have another scale, as 0..16
         images = images / 255.0
     low, high = images.min(), images.max()
     if low >= 0 and high <= 1:

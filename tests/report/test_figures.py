@@ -13,6 +13,7 @@ from pbcs_jax.report.figures import (
     accuracy_by_method,
     class_counts,
     contact_sheet,
+    displayable,
     outer_loss,
     probability_evolution,
     sweep_figure,
@@ -148,3 +149,11 @@ def test_curves_over_numbers_share_their_places():
     axes = sweep_figure("data", ["clean", "noisy"], curves, "accuracy").axes[0]
     first, second = (container[0].get_xdata() for container in axes.containers)
     assert (first < second).all()
+
+
+def test_pixels_of_another_scale_are_not_black():
+    """scikit-learn's digits go from 0 to 16; a dark picture of 0..255 stays dark."""
+    digits = np.arange(17, dtype=np.uint8)[:16].reshape(1, 4, 4, 1)
+    assert displayable(digits).max() == 1
+    dark = np.full((1, 4, 4, 1), 64, np.uint8)
+    np.testing.assert_allclose(displayable(dark), 64 / 255)
