@@ -22,9 +22,11 @@ print("chosen:", result.indices.shape, flush=True)
 
 def in_a_terminal(code: str) -> tuple[str, float]:
     """What a process writes to its terminal, and seconds from its imports to its first bar."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-c", code])
+    terminal, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
     seen, began, first = b"", 0.0, float("inf")
     while True:
         try:
@@ -37,7 +39,8 @@ def in_a_terminal(code: str) -> tuple[str, float]:
         began = began or (time.monotonic() if b"imported" in seen else 0.0)
         if b"[00:0" in seen:
             first = min(first, time.monotonic() - began)
-    os.waitpid(pid, 0)
+    process.wait()
+    os.close(terminal)
     return seen.decode(), first
 
 
