@@ -64,7 +64,8 @@ def embed(
     is_large = isinstance(x, np.ndarray) and x.ndim == 2 and x.size > LARGE_TABLE
     if is_large and isinstance(given, str) and given in ("auto", "raw"):
         more = [] if validation is None else [np.array(validation[0], np.float32)]
-        return [jnp.asarray(rows) for rows in normalise_in_place(x, *more)]
+        # `jnp.asarray` would copy them.
+        return [jax.device_put(rows) for rows in normalise_in_place(x, *more)]
     if isinstance(given, str):
         others, weights = [], None
         if validation is not None:

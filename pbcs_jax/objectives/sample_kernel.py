@@ -99,11 +99,10 @@ class Kernel:
     def loop_settings(self, n: int, size: int, estimator: Any = None) -> Settings:
         """The outer loop's settings for n candidates, where the user sets none.
 
-        Large problems take the exact differences that candidates make, where there are any: two
-        masks then tell more than the policy gradient finds in hundreds, and one is enough where it
-        costs a second. Else the policy gradient alone gives the best coresets where it is
-        affordable: what one mask reveals about one candidate falls as n grows. With many, the
-        pathwise gradient, which covers all of them at once, leads.
+        Large coresets take the exact differences that candidates make, where there are any: one
+        mask then tells more than hundreds tell the policy gradient. Else the policy gradient alone
+        gives the best coresets where it is affordable: what one mask reveals about one candidate
+        falls as n grows. With many, the pathwise gradient, which covers all of them at once, leads.
 
         Args:
           n: number of candidates.
@@ -112,10 +111,11 @@ class Kernel:
         """
         known = losses.get(self.outer_loss) is losses.squared_error and not self.candidate_weight
         if estimator == "differences" or (estimator is None and known and size > SMALL_SIZE):
+            many = n > 200_000
             return Settings(
-                num_masks=2 if n <= 200_000 else 1,
-                outer_steps=100,
-                learning_rate=0.1,
+                num_masks=1,
+                outer_steps=100 if many else 200,
+                learning_rate=0.1 if many else 0.05,
                 estimator="differences",
             )
         if n <= 5000:
