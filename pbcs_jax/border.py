@@ -18,7 +18,10 @@ from pbcs_jax.errors import UserError, check_number
 KINDS = ("auto", "classes", "numbers", "as_given")
 """What targets may be, see `Encoding.of`."""
 
+_ALIGNED = 64  # bytes
 _ROWS = 1 << 14  # looked at together: a file that is mapped into memory is not copied whole
+# Tables of more numbers than this are gone through in pieces.
+_LARGE = 1 << 26
 _GIVE = "give an array, a DataFrame, a tensor or a list of rows"
 
 
@@ -218,7 +221,8 @@ def read_inputs(what: str, x: Any) -> tuple[np.ndarray, list[str] | None]:
         raise UserError(f"{what} has type {array.dtype}: give real numbers")
     try:
         with np.errstate(over="ignore"):  # too large for float32 is inf, and found below
-            array = array.astype(np.float32)
+            # A table is only read; what may be shown as pictures must not change with the user's.
+            array = array.astype(np.float32, copy=array.ndim != 2)
     except (TypeError, ValueError) as error:
         raise UserError(f"{what} has type {array.dtype}: give real numbers") from error
     _check_finite(what, array, names)
@@ -267,14 +271,24 @@ def statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation per column `[d]`, or per channel of pictures `[C]`."""
     axes = tuple(range(x.ndim - 1)) if x.ndim != 3 else None
     mean = np.asarray(x.mean(axes, dtype=np.float64))
-    std = np.asarray(x.std(axes, dtype=np.float64))
+    if x.ndim == 2 and x.size > _LARGE:
+        pieces = (x[i : i + _ROWS] - mean for i in range(0, len(x), _ROWS))
+        std = np.sqrt(sum(np.einsum("nd,nd->d", piece, piece) for piece in pieces) / len(x))
+    else:
+        std = np.asarray(x.std(axes, dtype=np.float64))
     # A constant column has no scale; rounding can leave it one that is far below its mean's.
     return mean, np.where(std > 1e-7 * np.abs(mean), std, 1.0)
 
 
 def standardise(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """float32 `[n, ...]`, a new array."""
-    out = x.astype(np.float32)
+    """float32 `[n, ...]`, a new array; JAX can use a large one without a copy."""
+    if x.size > _LARGE:
+        space = np.empty(x.size + _ALIGNED // 4, np.float32)
+        first = -space.ctypes.data % _ALIGNED // 4
+        out = space[first : first + x.size].reshape(x.shape)
+        out[...] = x
+    else:
+        out = x.astype(np.float32)
     out -= mean.astype(np.float32)
     out /= std.astype(np.float32)
     return out

@@ -13,6 +13,7 @@ from pbcs_jax import progress as progress_lib
 from pbcs_jax.border import Data, check_data, check_key
 from pbcs_jax.choices import Choice, Inputs, Samples
 from pbcs_jax.choices import inputs as inputs_lib
+from pbcs_jax.compute import blas
 from pbcs_jax.compute.plan import Compute
 from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.objectives import InputKernel, Kernel, Network
@@ -222,7 +223,7 @@ def _select(
     """The border, the outer loop, and the choice that it ends in."""
     if not isinstance(call.progress, bool):
         raise UserError(f"progress is {call.progress!r}: use True or False")
-    with progress_lib.shown(call.progress):
+    with progress_lib.shown(call.progress), blas.one_thread():
         objective, compute = asked.objective, asked.compute
         if isinstance(objective, Network):
             _check_model(call.model)
@@ -264,7 +265,7 @@ def _samples(data: Data, size: int, asked: _Asked) -> _Chosen:
     """A mask over samples."""
     n = len(data.x)
     loop.check_size(n, size)
-    settings = _settings(asked, n)
+    settings = _settings(asked, n, size)
     if settings.smooth:
         raise UserError(f"smooth is {settings.smooth}: it is for inputs; use 0")
     if getattr(asked.objective, "outer_on", "all") != "all":
@@ -293,7 +294,7 @@ def _inputs(groups: Any, data: Data, size: int, asked: _Asked) -> _Chosen:
     numbers = inputs_lib.numbers(groups, data.x.shape[1:])
     n = int(numbers.max()) + 1
     loop.check_size(n, size)
-    settings = _settings(asked, n)
+    settings = _settings(asked, n, size)
     if settings.max_ratio:
         raise UserError(f"max_ratio is {settings.max_ratio}: it is for samples; use 0")
     if settings.smooth:
@@ -303,9 +304,10 @@ def _inputs(groups: Any, data: Data, size: int, asked: _Asked) -> _Chosen:
     return _Chosen(n, int(size), Inputs(numbers), settings, data.names if groups is None else None)
 
 
-def _settings(asked: _Asked, n: int) -> Settings:
+def _settings(asked: _Asked, n: int, size: int) -> Settings:
     """The objective's own settings of the outer loop with the user's in their place."""
-    return dataclasses.replace(asked.objective.loop_settings(n), **asked.loop)
+    own = asked.objective.loop_settings(n, size, asked.loop.get("estimator"))
+    return dataclasses.replace(own, **asked.loop)
 
 
 def _kind(loss_fn: Any) -> str:

@@ -238,7 +238,8 @@ def kernel_loop(config: ConfigDict, n: int) -> Settings:
     """The outer loop's settings by the kernel over n candidates: what is set, else its own."""
     given = _own(config.kernel, Settings)
     given = {k: v for k, v in given.items() if v not in (0, "auto")}
-    return dataclasses.replace(kernel(config).loop_settings(n), **given)
+    own = kernel(config).loop_settings(n, size(config), given.get("estimator"))
+    return dataclasses.replace(own, **given)
 
 
 def loop_settings(config: ConfigDict, n: int) -> Settings:

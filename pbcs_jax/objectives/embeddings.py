@@ -28,12 +28,15 @@ from pbcs_jax.objectives.ridge import like_validation
 
 NAMES = ("auto", "raw", "patches", "ntk", "trained_ntk", "network")
 CHUNK = 256
+# Tables of more numbers than this are normalised where they are.
+LARGE_TABLE = 1 << 27
 # Inputs whose gradients with respect to all weights are in memory together.
 GRADIENTS_AT_ONCE = 64
 # The tangent kernel of one finite network is noisy: the mean over several is taken. Trained on few
 # samples, they differ more.
 NETWORKS = {"ntk": 3, "trained_ntk": 8}
 _PATCH, _POOLED = 5, 4
+_ROWS = 1 << 14
 
 
 def embed(
@@ -51,12 +54,18 @@ def embed(
       given: a name, see `make`; or `[n, d]` numbers; or, with validation data, a pair of such
         arrays.
       key: PRNG key, consumed.
-      x: `[n, ...]` candidates.
+      x: `[n, ...]` candidates. A table of more than `LARGE_TABLE` numbers that is a NumPy array is
+        overwritten, if it is its own embedding: it has no room beside a copy.
       y: `[n]` their targets.
       model: for embeddings by networks.
       size: K.
       validation: `(x, y)`, or None.
     """
+    is_large = isinstance(x, np.ndarray) and x.ndim == 2 and x.size > LARGE_TABLE
+    if is_large and isinstance(given, str) and given in ("auto", "raw"):
+        more = [] if validation is None else [np.array(validation[0], np.float32)]
+        # `jnp.asarray` would copy them.
+        return [jax.device_put(rows) for rows in normalise_in_place(x, *more)]
     if isinstance(given, str):
         others, weights = [], None
         if validation is not None:
@@ -137,6 +146,24 @@ def _normalise(embeddings, *others):
     mean = jnp.mean(embeddings, axis=0)
     scale = jnp.sqrt(jnp.mean(jnp.sum((embeddings - mean) ** 2, axis=1)))
     return [(rows - mean) / jnp.maximum(scale, 1e-12) for rows in (embeddings, *others)]
+
+
+def normalise_in_place(embeddings: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
+    """`normalise` of float32 arrays that are overwritten."""
+    pieces = range(0, len(embeddings), _ROWS)
+    total = sum(embeddings[i : i + _ROWS].sum(0, dtype=np.float64) for i in pieces)
+    mean = (total / len(embeddings)).astype(np.float32)
+    squares = 0.0
+    for i in pieces:
+        some = embeddings[i : i + _ROWS]
+        some -= mean
+        squares += float(np.vdot(some, some))
+    scale = np.float32(max(np.sqrt(squares / len(embeddings)), 1e-12))
+    for rows in others:
+        rows -= mean
+    for rows in (embeddings, *others):
+        rows /= scale
+    return [embeddings, *others]
 
 
 def random_patches(key: jax.Array, x: jax.Array, filters: int = 128):

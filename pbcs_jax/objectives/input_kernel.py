@@ -71,7 +71,7 @@ class InputKernel:
         losses.check(self.outer_loss)
         check_number("kernel.shifts", self.shifts, least=0, most=1)
 
-    def loop_settings(self, n: int) -> Settings:
+    def loop_settings(self, n: int, size: int, estimator: Any = None) -> Settings:
         """The outer loop's settings where the user sets none."""
         return Settings(
             num_masks=8, outer_steps=150, learning_rate=0.1, estimator="hybrid", path_until=0.5

@@ -60,7 +60,7 @@ class Network:
         check_number("outer_batch", self.outer_batch, least=0, whole=True)
         check_number("path_steps", self.path_steps, least=0, whole=True)
 
-    def loop_settings(self, n: int) -> Settings:
+    def loop_settings(self, n: int, size: int, estimator: Any = None) -> Settings:
         """The outer loop's settings where the user sets none."""
         return Settings()
 

@@ -7,9 +7,20 @@ A^-1 phi_i (t_i - phi_i W)', A = sum_i m_i phi_i phi_i' + ridge. With G = dL/dW 
     dL/dm_i = (phi_i A^-1 G) . (t_i - phi_i W)        exact, for all n candidates, chosen or not
 
 so the pathwise gradient of a mask costs two products of the candidates with a [d, classes] matrix.
+
+A whole unit more or less is a change of rank one. With h_i = phi_i A^-1 phi_i', r_i = t_i - phi_i W
+and S = sum_j w_j phi_j' phi_j of the outer data (squared error, weights w), q_i = phi_i A^-1 S A^-1
+phi_i', the difference that candidate i makes to the loss is exactly
+
+    L(with i) - L(without i) = dL/dm_i / (1 +- h_i) +- q_i |r_i|^2 / (1 +- h_i)^2
+
+with + for candidates that are not chosen and - for those that are. h and q are squared lengths; for
+all n candidates they are estimated from a few random combinations of their coordinates.
 """
 
 import dataclasses
+import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -33,6 +44,10 @@ from pbcs_jax.outer.settings import Settings
 
 # Up to so many numbers the products of all embeddings are kept; beyond, they are made when needed.
 LARGEST_GRAM = 1 << 27
+# Random combinations by which squared lengths are estimated; the relative error is sqrt(2 / this).
+SKETCH = 32
+# Up to this K the policy gradient is affordable.
+SMALL_SIZE = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,13 +96,28 @@ class Kernel:
                 f"{self.candidate_weight}: exchanges have no weight of candidates; set one to 0"
             )
 
-    def loop_settings(self, n: int) -> Settings:
+    def loop_settings(self, n: int, size: int, estimator: Any = None) -> Settings:
         """The outer loop's settings for n candidates, where the user sets none.
 
-        The policy gradient alone gives the best coresets where it is affordable: what one mask
-        reveals about one candidate falls as n grows. With many, the pathwise gradient, which covers
-        all of them at once, leads.
+        Large coresets take the exact differences that candidates make, where there are any: one
+        mask then tells more than hundreds tell the policy gradient. Else the policy gradient alone
+        gives the best coresets where it is affordable: what one mask reveals about one candidate
+        falls as n grows. With many, the pathwise gradient, which covers all of them at once, leads.
+
+        Args:
+          n: number of candidates.
+          size: K.
+          estimator: the user's own, or None.
         """
+        known = losses.get(self.outer_loss) is losses.squared_error and not self.candidate_weight
+        if estimator == "differences" or (estimator is None and known and size > SMALL_SIZE):
+            many = n > 200_000
+            return Settings(
+                num_masks=1,
+                outer_steps=100 if many else 200,
+                learning_rate=0.1 if many else 0.05,
+                estimator="differences",
+            )
         if n <= 5000:
             return Settings(num_masks=32, outer_steps=400, learning_rate=0.05, path_until=0.5)
         return Settings(
@@ -111,12 +141,13 @@ class Kernel:
             capacity=choice.levels[-1],
             validation=outer,
             path=settings.gradient_estimator().needs_path,
+            differences=settings.gradient_estimator().needs_differences,
             compute=compute,
         )
         outputs = lambda key, chosen: predict(rows[0], y, chosen, ridge)  # noqa: E731
         if not self.exchanges:
             return Built(evaluate, predict=outputs)
-        data, is_gram = gather(rows[0], y, outer, 0.0, capacity=0)
+        data, is_gram = gather(rows[0], y, outer, 0.0, dual=True)
         if not is_gram:
             raise UserError(
                 f"kernel.exchanges is {self.exchanges}, for candidates (here {len(y)}) times outer "
@@ -134,12 +165,14 @@ class Data(NamedTuple):
       targets: `[c, n + v]`.
       classes: `[n + v]` integers, or the targets of a regression once more.
       weights: `[n + v]`, of the outer loss; they add up to 1.
+      root: `[d, d]` R with R R' the second moments of the outer data; for differences.
     """
 
     rows: jax.Array
     targets: jax.Array
     classes: jax.Array
     weights: jax.Array
+    root: jax.Array | None = None
 
 
 def kernel_objective(
@@ -150,6 +183,7 @@ def kernel_objective(
     capacity: int,
     validation: tuple[jax.Array, jax.Array] | None = None,
     path: bool = False,
+    differences: bool = False,
     compute: Compute = Compute(),  # noqa: B008 (immutable)
 ) -> Objective:
     """An `evaluate(key, masks [M, n]) -> Evaluation` that solves M ridge regressions.
@@ -161,6 +195,7 @@ def kernel_objective(
       capacity: rows that a coreset has at most, see `masks.capacities`.
       validation: `(embeddings [v, d], y)`, held-out outer data; the candidates themselves if None.
       path: whether to give dL/dm.
+      differences: whether to give what each candidate changes; for masks of 0 and 1.
       compute: devices and chunks; of CPU devices one only, see `mesh.solver_mesh`.
     """
     ridge, candidate_weight = settings.ridge, settings.candidate_weight
@@ -171,13 +206,24 @@ def kernel_objective(
         candidate_loss_fn = losses.get(settings.candidate_loss)
     check_number("kernel.ridge", ridge, least=0, above=True)
     n = len(y)
-    data, is_gram = gather(embeddings, y, validation, candidate_weight, capacity)
+    if differences and (
+        loss_fn is not losses.squared_error or (candidate_weight > 0 and validation is not None)
+    ):
+        raise UserError(
+            "the estimator 'differences' is for the outer loss 'squared_error' and a "
+            "candidate_weight of 0: use 'hybrid'"
+        )
+    # Embeddings of fewer numbers than rows have singular products: the primal form is exact there.
+    dual = embeddings.shape[1] >= capacity and not differences
+    data, is_gram = gather(embeddings, y, validation, candidate_weight, dual)
+    if differences:
+        data = data._replace(root=_root(data.rows, data.weights))
     on_cpu = jax.default_backend() == "cpu"
     mesh = compute.mesh or mesh_lib.solver_mesh()
     data = mesh_lib.replicate(data, mesh)
     # Embeddings are read once for a whole chunk; rows of a Gram matrix are a mask's own, and on CPU
     # those of one stay in the cache.
-    mask_chunk = compute.mask_chunk or (1 if is_gram and on_cpu else 8)
+    mask_chunk = compute.mask_chunk or (1 if (is_gram or differences) and on_cpu else 8)
     solve = _solve_gram if is_gram else _solve_rows
     v = len(data.weights) - n
     candidates_count = candidate_weight > 0 or validation is None
@@ -199,9 +245,11 @@ def kernel_objective(
         return data.weights @ values
 
     def evaluate_one(data, mapped):
-        indices, weights = mapped
+        indices, weights, key = mapped
         root = jnp.sqrt(weights)
-        outputs, products, alone = solve(data, n, indices, root, ridge, candidates_count or path)
+        all_outputs = candidates_count or path or differences
+        found = solve(data, n, indices, root, ridge, all_outputs)
+        outputs, products, alone = found.outputs, found.products, found.alone
         place = jnp.where(weights > 0, indices, n + v)  # beyond the end: padding is dropped
         if held_out:
             outputs = outputs.at[:, place].set(alone(), mode="drop")
@@ -214,21 +262,27 @@ def kernel_objective(
             counts = data.weights > 0
             metrics["outer_accuracy"] = jnp.sum(counts & right) / jnp.sum(counts)
         ok = jnp.isfinite(loss)
-        if not path:
-            return loss, metrics, ok, None
+        if not path and not differences:
+            return loss, metrics, ok, None, None
         (slope,) = pull(jnp.ones_like(loss))
         if held_out:
             slope = slope.at[:, place].set(0, mode="drop")
         missing = data.targets[:, :n] - outputs[:, :n]
-        return loss, metrics, ok, jnp.sum(products(slope) * missing, axis=0)
+        paths = jnp.sum(products(slope) * missing, axis=0) if path else None
+        changes = None
+        if differences:
+            changes = _differences(key, data, found, slope, missing, indices, place)
+        return loss, metrics, ok, paths, changes
 
     mapped_over_masks = mesh_lib.map_masks(evaluate_one, mesh, mask_chunk)
 
     def evaluate(data: Data, key: jax.Array, all_masks: jax.Array) -> Evaluation:
-        del key  # nothing here is random
         packed = masks.pack_masks(all_masks, capacity)
-        values, metrics, ok, paths = mapped_over_masks(data, (packed.indices, packed.weights))
-        return Evaluation(values, ok, paths, packed.masks, metrics)
+        keys = jax.random.split(key, len(all_masks)) if differences else None
+        values, metrics, ok, paths, changes = mapped_over_masks(
+            data, (packed.indices, packed.weights, keys)
+        )
+        return Evaluation(values, ok, paths, packed.masks, metrics, changes)
 
     return jax.tree_util.Partial(evaluate, data)
 
@@ -238,24 +292,28 @@ def gather(
     y: jax.Array,
     validation: tuple[jax.Array, jax.Array] | None,
     candidate_weight: float,
-    capacity: int,
+    dual: bool,
 ) -> tuple[Data, bool]:
-    """The data of an objective, and whether its rows are those of a Gram matrix."""
+    """The data of an objective, and whether its rows are those of a Gram matrix.
+
+    They are if `dual` allows it, up to `LARGEST_GRAM`.
+    """
     n = len(y)
     y = jnp.asarray(y)
     rows, labels = [jnp.asarray(embeddings)], [y]
     if validation is not None:
         rows.append(jnp.asarray(validation[0]))
         labels.append(jnp.asarray(validation[1]).astype(y.dtype))
-    everything, classes = jnp.concatenate(rows), jnp.concatenate(labels)
+    # Concatenation copies, even one array alone.
+    everything = jnp.concatenate(rows) if len(rows) > 1 else rows[0]
+    classes = jnp.concatenate(labels)
     v = len(classes) - n
     weights = jnp.full((n,), 1 / n, jnp.float32)
     if v:
         share = candidate_weight / (1 + candidate_weight)
         own = share * ridge_lib.like_validation(*labels)
         weights = jnp.concatenate([own, jnp.full((v,), (1 - share) / v, jnp.float32)])
-    # Embeddings of fewer numbers than rows have singular products: the primal form is exact there.
-    is_gram = n * (n + v) <= LARGEST_GRAM and everything.shape[1] >= capacity
+    is_gram = dual and n * (n + v) <= LARGEST_GRAM
     kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
     return Data(kept, ridge_lib.encode(classes).T, classes, weights), is_gram
 
@@ -286,13 +344,29 @@ def predict(embeddings: jax.Array, y: jax.Array, chosen: np.ndarray, ridge: floa
     return np.asarray(outputs).reshape(np.shape(y))
 
 
-def _solve_gram(data, n, indices, root, ridge, candidates_count):
+class _Solution(NamedTuple):
     """A mask's regression.
 
-    Returns:
-      Outputs `[c, n + v]`; what turns dL/doutputs into (phi_i A^-1 G)' for all candidates; and what
-      gives the chosen ones' outputs `[c, capacity]`, each without itself, t - [C^-1 t]_i / C^-1_ii.
+    Attributes:
+      outputs: `[c, n + v]`.
+      products: turns dL/doutputs into (phi_i A^-1 G)' for all candidates.
+      alone: gives the chosen ones' outputs `[c, capacity]`, each without itself,
+        t - [C^-1 t]_i / C^-1_ii.
+      inverse: multiplies `[d, ...]` with A^-1; this and what follows is None of a Gram matrix.
+      lengths: `key -> [d, SKETCH]`, Z with |Z' A^-1 phi|^2 about h.
+      free: gives 1 - h of the chosen ones, `[capacity]`.
     """
+
+    outputs: jax.Array
+    products: Callable[[jax.Array], jax.Array]
+    alone: Callable[[], jax.Array]
+    inverse: Any = None
+    lengths: Any = None
+    free: Any = None
+
+
+def _solve_gram(data, n, indices, root, ridge, candidates_count) -> _Solution:
+    """From products of all embeddings."""
     # Indices come from `pack_masks`: checking them again takes as long as the copy.
     chosen = data.rows.at[indices].get(mode="promise_in_bounds")  # [capacity, n + v]
     factor = ridge_lib.factor(chosen[:, indices] * root[:, None] * root, ridge)
@@ -305,10 +379,11 @@ def _solve_gram(data, n, indices, root, ridge, candidates_count):
         inside = (inner * root[:, None]).T @ chosen[:, :n]
         return (slope @ data.rows.T - inside) / ridge
 
-    return outputs, products, lambda: _left_out(targets, dual, _inverse_diagonal(factor), root)
+    alone = lambda: _left_out(targets, dual, _inverse_diagonal(factor), root)  # noqa: E731
+    return _Solution(outputs, products, alone)
 
 
-def _solve_rows(data, n, indices, root, ridge, candidates_count):
+def _solve_rows(data, n, indices, root, ridge, candidates_count) -> _Solution:
     """The same from embeddings alone, in the dual or the primal form, whichever is smaller."""
     chosen = data.rows[indices] * root[:, None]  # [capacity, d]
     targets = data.targets.T[indices] * root[:, None]
@@ -318,15 +393,15 @@ def _solve_rows(data, n, indices, root, ridge, candidates_count):
         weights = chosen.T @ dual
         alone = lambda: _left_out(targets, dual, _inverse_diagonal(factor), root)  # noqa: E731
         inverse = lambda g: (g - chosen.T @ cho_solve(factor, chosen @ g)) / ridge  # noqa: E731
+        free = lambda: ridge * _inverse_diagonal(factor)  # noqa: E731
     else:
         factor = ridge_lib.factor(chosen.T @ chosen, ridge)
         inverse = lambda g: cho_solve(factor, g)  # noqa: E731
         weights = inverse(chosen.T @ targets)
         missing = targets - chosen @ weights
 
-        def alone():
-            free = 1 - jnp.sum(chosen * inverse(chosen.T).T, axis=1)
-            return _left_out(targets, missing, free, root)
+        free = lambda: 1 - jnp.sum(chosen * inverse(chosen.T).T, axis=1)  # noqa: E731
+        alone = lambda: _left_out(targets, missing, free(), root)  # noqa: E731
 
     start = 0 if candidates_count else n
     outputs = (data.rows[start:] @ weights).T
@@ -337,7 +412,63 @@ def _solve_rows(data, n, indices, root, ridge, candidates_count):
     def products(slope):
         return (data.rows[:n] @ inverse(data.rows.T @ slope.T)).T
 
-    return outputs, products, alone
+    def lengths(key):
+        # A = ridge + chosen' chosen, so A^-1 phi has the squared length ridge |.|^2 + |chosen .|^2.
+        one, other = jax.random.split(key)
+        own = jnp.sqrt(ridge) * _signs(one, chosen.shape[1], chosen.dtype)
+        return own + chosen.T @ _signs(other, chosen.shape[0], chosen.dtype)
+
+    return _Solution(outputs, products, alone, inverse, lengths, free)
+
+
+def _differences(key, data, found: _Solution, slope, missing, indices, place):
+    """`[n]`, what each candidate changes; see the top of this file.
+
+    Args:
+      key: PRNG key, consumed.
+      data: with embeddings and `root`.
+      found: the mask's regression.
+      slope: `[c, n + v]`, dL/doutputs.
+      missing: `[c, n]`, targets less outputs.
+      indices: `[capacity]`, the chosen ones.
+      place: `[capacity]`, the same, and beyond the end where there is padding.
+    """
+    c, n = missing.shape
+    one, other = jax.random.split(key)
+    for_q = data.root @ _signs(one, len(data.root), data.root.dtype)
+    columns = jnp.concatenate([data.rows.T @ slope.T, for_q, found.lengths(other)], axis=1)
+    along = data.rows[:n] @ found.inverse(columns)  # [n, c + 2 SKETCH]
+    paths = jnp.sum(along[:, :c] * missing.T, axis=1)
+    q = jnp.sum(along[:, c : c + SKETCH] ** 2, axis=1) * jnp.sum(missing**2, axis=0)
+    h = jnp.sum(along[:, c + SKETCH :] ** 2, axis=1)
+    added = paths / (1 + h) + q / (1 + h) ** 2
+    free = jnp.maximum(found.free(), 1e-6)
+    removed = paths[indices] / free - q[indices] / free**2
+    return added.at[place].set(removed, mode="drop")
+
+
+def _signs(key: jax.Array, rows: int, dtype) -> jax.Array:
+    """`[rows, SKETCH]` random signs over sqrt(SKETCH)."""
+    return jax.random.rademacher(key, (rows, SKETCH), dtype) / math.sqrt(SKETCH)
+
+
+@jax.jit
+def _root(rows: jax.Array, weights: jax.Array) -> jax.Array:
+    """R `[d, d]` with R R' = rows' diag(weights) rows."""
+    n, d = rows.shape
+    chunk = min(n, 8192)
+
+    def add(i, total):
+        # The last piece overlaps the one before it, where its weights are 0.
+        start = jnp.minimum(i * chunk, n - chunk)
+        some = jax.lax.dynamic_slice(rows, (start, 0), (chunk, d))
+        own = jax.lax.dynamic_slice(weights, (start,), (chunk,))
+        own = jnp.where(start + jnp.arange(chunk) >= i * chunk, own, 0).astype(rows.dtype)
+        return total + some.T @ (some * own[:, None])
+
+    # In pieces: all rows times their weights would be a second copy of them.
+    moments = jax.lax.fori_loop(0, -(-n // chunk), add, jnp.zeros((d, d), rows.dtype))
+    return jnp.tril(ridge_lib.factor(moments, 0.0)[0])
 
 
 def _left_out(targets, numerator, denominator, root):

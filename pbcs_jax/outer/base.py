@@ -17,6 +17,8 @@ class Evaluation(NamedTuple):
       masks: `[M, n]`, the masks that were really used, where they can differ from those given
         (candidates that overflowed a fixed capacity), else None.
       metrics: name to `[M]`, further figures to be logged, or None.
+      differences: `[M, n]`, for every candidate the loss of the mask with it less that of the mask
+        without it, all others as they are; or None.
     """
 
     losses: jax.Array
@@ -24,6 +26,7 @@ class Evaluation(NamedTuple):
     path_gradients: jax.Array | None = None
     masks: jax.Array | None = None
     metrics: dict[str, jax.Array] | None = None
+    differences: jax.Array | None = None
 
 
 Objective = Callable[[jax.Array, jax.Array], Evaluation]
@@ -56,6 +59,7 @@ class Estimator(NamedTuple):
         `progress` runs from 0 to 1 over the outer steps.
       needs_path: whether `gradient` reads the evaluation's `path_gradients`.
       min_masks: the fewest masks that it can work with.
+      needs_differences: whether `gradient` reads the evaluation's `differences`.
     """
 
     init: Callable[[int], Any]
@@ -63,3 +67,4 @@ class Estimator(NamedTuple):
     gradient: Callable[[Evaluation, jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
     needs_path: bool
     min_masks: int
+    needs_differences: bool = False

@@ -8,6 +8,8 @@ Each factory below has the settings of its own estimator and no others.
     gumbel   1/M sum_k dL/dm_k * dm_k/ds for relaxed masks m = sigmoid((logit s + noise) / T).
     path     the mean of dL/dm over hard masks. Biased, but it covers all candidates at once.
     hybrid   the policy gradient, plus the mean of dL/dm over hard masks scaled to its length.
+    differences  the mean of L(m with i) - L(m without i), for every i. Unbiased, and every mask
+             tells of all candidates; for objectives with a closed form of these differences.
 """
 
 import inspect
@@ -185,11 +187,30 @@ def hybrid(baseline: str = "leave_one_out", path_until: float = 1.0) -> Estimato
     return _stateless(masks_lib.sample_masks, gradient, True, _min_masks(baseline))
 
 
+def differences() -> Estimator:
+    """The mean over masks of what each candidate changes, all others as they are.
+
+    grad_s_i E L(m) is the expectation of exactly that difference. Where every candidate helps, what
+    matters is which helps more than others: the mean over the undecided ones is taken off, which
+    the projection onto sum s = K would do, but not an optimiser such as Adam before it.
+    """
+
+    def gradient(evaluation, masks, probabilities, progress):
+        found = _mean_over_ok(evaluation.differences, evaluation.ok).astype(probabilities.dtype)
+        weights = probabilities * (1 - probabilities)
+        centre = jnp.sum(weights * found) / jnp.maximum(jnp.sum(weights), 1e-30)
+        return found - centre
+
+    estimator = _stateless(masks_lib.sample_masks, gradient, False, 1)
+    return estimator._replace(needs_differences=True)
+
+
 _FACTORIES: dict[str, Callable[..., Estimator]] = {
     "pge": pge,
     "gumbel": gumbel,
     "path": path,
     "hybrid": hybrid,
+    "differences": differences,
 }
 
 

@@ -204,6 +204,11 @@ def _step(state: State, evaluate: Objective, settings: Settings) -> tuple[State,
             "this estimator needs path gradients and the objective gives none: "
             "use the estimator 'pge', or an objective with path_steps above 0"
         )
+    if estimator.needs_differences and evaluation.differences is None:
+        raise UserError(
+            "this estimator needs differences and the objective gives none: use the estimator "
+            "'pge', or the kernel of samples with the outer loss 'squared_error'"
+        )
     used = drawn if evaluation.masks is None else evaluation.masks
     ok = evaluation.ok & jnp.isfinite(evaluation.losses)
     gradient, estimator_state = estimator.gradient(

@@ -23,7 +23,7 @@ class Settings:
     Attributes:
       num_masks: M, masks per outer step.
       outer_steps: updates of the probabilities.
-      estimator: 'pge', 'gumbel', 'path', 'hybrid', or an `Estimator`.
+      estimator: 'pge', 'gumbel', 'path', 'hybrid', 'differences', or an `Estimator`.
       baseline: of the policy gradient, 'leave_one_out' or 'none'.
       temperature: of 'gumbel'.
       path_until: of 'hybrid', see `estimators.hybrid`.

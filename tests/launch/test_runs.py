@@ -75,7 +75,8 @@ def test_every_preset_of_every_config_is_sound(file, monkeypatch):
 def test_the_kernel_has_the_same_defaults_from_python_and_from_the_command_line(n):
     for template in (config_lib.summarization, config_lib.features):
         config = template()
-        assert config_lib.kernel_loop(config, n) == config_lib.kernel(config).loop_settings(n)
+        own = config_lib.kernel(config).loop_settings(n, config_lib.size(config))
+        assert config_lib.kernel_loop(config, n) == own
 
 
 def test_a_finished_run_is_shown_again_and_not_repeated(finished):

@@ -29,10 +29,17 @@ def centred(y, classes=3):
     return np.eye(classes)[y] - 1 / classes
 
 
-def make(x, y, *, capacity, validation=None, path=False, **settings):
+def make(x, y, *, capacity, validation=None, path=False, differences=False, **settings):
     kernel = pbcs.Kernel(**settings)
     return pbcs.kernel_objective(
-        x, y, kernel, capacity=capacity, validation=validation, path=path, compute=ONE
+        x,
+        y,
+        kernel,
+        capacity=capacity,
+        validation=validation,
+        path=path,
+        differences=differences,
+        compute=ONE,
     )
 
 
@@ -310,3 +317,77 @@ def test_the_candidates_own_loss_guards_a_small_validation_set():
             true_losses.append(float(found.losses[0]))
     without, guarded = np.reshape(true_losses, (3, 2)).mean(0)
     assert guarded < without - 0.02
+
+
+def with_less_without(mask, i, *problem_and_ridge):
+    one = np.arange(len(mask)) == i
+    return dense_loss(np.where(one, 1.0, mask), *problem_and_ridge) - dense_loss(
+        np.where(one, 0.0, mask), *problem_and_ridge
+    )
+
+
+@pytest.mark.parametrize("d", [5, 100])  # the primal and the dual form
+@pytest.mark.parametrize("held_out", [True, False])
+def test_differences_are_those_of_fitting_anew(monkeypatch, d, held_out):
+    """For every candidate, chosen or not, padded or not, against float64."""
+    monkeypatch.setattr(kernel_lib, "SKETCH", 1 << 16)
+    x, y, x_val, y_val = problem(d)
+    masks = (RNG.random((2, N)) < 0.4).astype(np.float32)
+    outer = (x_val, y_val) if held_out else (x, y)
+    validation = outer if held_out else None
+    found = evaluate(x, y, masks, validation=validation, differences=True)
+    for mask, differences in zip(masks.astype(float), found.differences, strict=True):
+        exact = np.array([with_less_without(mask, i, x, y, *outer, 0.1) for i in range(N)])
+        np.testing.assert_allclose(differences, exact, atol=0.03 * np.abs(exact).max())
+
+
+def test_few_random_combinations_estimate_the_differences():
+    """Over many keys their mean is near, and one of them already tells the order of candidates."""
+    x, y, *outer = problem(40)
+    mask = (RNG.random(N) < 0.4).astype(np.float32)
+    objective = jax.jit(make(x, y, capacity=N, ridge=0.1, validation=outer, differences=True))
+    found = [objective(jax.random.key(i), mask[None]).differences[0] for i in range(50)]
+    exact = np.array([with_less_without(mask, i, x, y, *outer, 0.1) for i in range(N)])
+    np.testing.assert_allclose(np.mean(found, 0), exact, atol=0.2 * np.abs(exact).max())
+    assert np.mean([np.corrcoef(one, exact)[0, 1] for one in found]) > 0.9
+
+
+def test_differences_need_the_squared_error_of_the_outer_data():
+    x, y, *outer = problem(5)
+    for settings in ({"outer_loss": "brier"}, {"candidate_weight": 0.5}):
+        with pytest.raises(UserError, match="is for the outer loss 'squared_error'"):
+            make(x, y, capacity=N, ridge=0.1, validation=outer, differences=True, **settings)
+
+
+def test_large_problems_take_differences_where_there_are_any():
+    settings = pbcs.Kernel().loop_settings
+    assert settings(4000, 500).estimator == settings(10**6, 1000).estimator == "differences"
+    assert settings(4000, 200).estimator == "pge" == settings(4000, 500, "pge").estimator
+    assert settings(4000, 500, "pge").num_masks == 32
+    assert pbcs.Kernel(outer_loss="brier").loop_settings(4000, 500).estimator == "pge"
+    assert pbcs.Kernel(candidate_weight=1.0).loop_settings(9000, 500).estimator == "hybrid"
+
+
+def test_differences_find_a_better_coreset_than_chance():
+    x = RNG.standard_normal((400, 20)).astype(np.float32)
+    y = (x[:, :4] @ RNG.standard_normal((4, 3)) + RNG.standard_normal((400, 3))).argmax(1)
+    result = pbcs.select_coreset(
+        0, x, y, None, 40, objective="kernel", estimator="differences", progress=False
+    )
+    losses = result.history["outer_loss"]
+    assert losses[-1] < 0.9 * losses[0] and len(set(result.indices.tolist())) == 40
+
+
+def test_large_tables_are_normalised_in_place(monkeypatch):
+    monkeypatch.setattr(embeddings, "LARGE_TABLE", 0)
+    x, x_val = RNG.standard_normal((2, 50, 7)).astype(np.float32) * 3 + 1
+    expected = embeddings.normalise(jnp.asarray(x), jnp.asarray(x_val))
+    validation = x_val.copy(), np.zeros(50, int)
+    given = x.copy()
+    found = embeddings.embed(
+        "raw", jax.random.key(0), given, np.zeros(50, int), None, 5, validation
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    np.testing.assert_array_equal(validation[0], x_val)
+    np.testing.assert_allclose(given, expected[0], atol=1e-6)
