@@ -14,7 +14,7 @@ N, V, RIDGE = 24, 10, 0.1
 
 
 def exchange(features, y, indices, *, ridge, most, validation):
-    data, _ = gather(features, y, validation, 0.0, capacity=0)
+    data, _ = gather(features, y, validation, 0.0, dual=True)
     return exchange_samples(data, ridge, indices, most)
 
 
@@ -48,7 +48,7 @@ def test_a_swap_is_the_one_that_trying_all_would_find(seed):
     leaves = min(chosen, key=lambda i: loss([c for c in chosen if c != i]))
     rest = [c for c in chosen if c != leaves]
     comes = min((j for j in range(N) if j not in rest), key=lambda j: loss([*rest, j]))
-    data, _ = gather(features, y, validation, 0.0, capacity=0)
+    data, _ = gather(features, y, validation, 0.0, dual=True)
     swapped, before, after = best_swap(data, RIDGE, jax.numpy.array(chosen))
     assert sorted(swapped.tolist()) == sorted([*rest, comes])
     assert float(before) == pytest.approx(loss(chosen), rel=1e-4)
