@@ -40,7 +40,7 @@ class Cell(NamedTuple):
     candidates: Candidates
     size: int
     seed: int
-    shared: dict[str, tuple[Any, float]]
+    shared: dict[str, tuple[Any, np.ndarray]]
 
     @property
     def rows(self) -> np.ndarray:
@@ -78,6 +78,11 @@ def load(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise Missing("not installed") from error
+
+
+def clocks() -> np.ndarray:
+    """Seconds by the clock, and of the processor, of all threads together."""
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def _even(y: np.ndarray, size: int, num_classes: int) -> np.ndarray:
@@ -125,8 +130,8 @@ def cleaned(cell: Cell, best: bool) -> np.ndarray:
     """
     ranks = load("cleanlab.rank")
     if "cleanlab" not in cell.shared:
-        began = time.perf_counter()
-        cell.shared["cleanlab"] = _label_issues(cell), time.perf_counter() - began
+        began = clocks()
+        cell.shared["cleanlab"] = _label_issues(cell), clocks() - began
     (codes, probabilities, issues), _ = cell.shared["cleanlab"]
     kept = np.flatnonzero(~issues)
     scores = (

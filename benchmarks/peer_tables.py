@@ -9,6 +9,7 @@ from benchmarks import measure
 from benchmarks.peer_methods import AUTO
 
 JUDGES = ("network", "logistic")
+CLOCKS = {"seconds": "seconds", "processor": "processor seconds"}
 VALIDATION = "validation set alone"
 """A reference that chooses nothing: it is never bold, and never first."""
 Found = Mapping[str, Any]
@@ -67,11 +68,13 @@ def table(
         if uses_validation is not None:
             line.append("yes" if method == VALIDATION or uses_validation[method] else "")
         line += [_cell(method, known[column], found, column[0], seeds) for column in columns]
-        seconds = [row["seconds"] for row in rows if "seconds" in row]
-        lines.append([*line, f"{np.mean(seconds):.1f}" if seconds else ""])
+        for clock in CLOCKS:
+            seconds = [row[clock] for row in rows if clock in row]
+            line.append(f"{np.mean(seconds):.1f}" if seconds else "")
+        lines.append(line)
     heads = [f"{cell.split(', ')[2]}, {judge}" for cell, judge in columns]
     middle = [] if uses_validation is None else ["validation set"]
-    return measure.markdown(["method", *middle, *heads, "seconds"], lines)
+    return measure.markdown(["method", *middle, *heads, *CLOCKS.values()], lines)
 
 
 def _cell(method: str, known: Mapping[str, Score], found: Found, cell: str, seeds: int) -> str:

@@ -14,13 +14,13 @@ regression: the accuracy on the same clean test set, at the last step. "validati
 method that chooses: the judges are trained on the clean validation set and on nothing else.
 
 A seed is another choice of candidates, of wrong labels, of the method and of the judge's weights.
-Seconds are those of the choice alone, with what it compiles. Each result is saved at once, and a
-run that was interrupted goes on where it stopped.
+Seconds are those of the choice alone, with what it compiles: by the clock, and of the processor,
+which other work on the machine changes less. Each result is saved at once, and a run that was
+interrupted goes on where it stopped.
 """
 
 import json
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -31,7 +31,7 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks import measure
-from benchmarks.peer_methods import AUTO, INPUTS, KERNEL, SAMPLES, Cell, Method, Missing
+from benchmarks.peer_methods import AUTO, INPUTS, KERNEL, SAMPLES, Cell, Method, Missing, clocks
 from benchmarks.peer_problems import CORRUPTIONS, SIZES, Judges, Sizes, network_for, problem_of
 from benchmarks.peer_tables import VALIDATION, table, verdict
 from pbcs_jax.baselines import Candidates
@@ -95,14 +95,14 @@ def attempt(
     judge: Callable[[np.ndarray], dict[str, Any]], method: Method, cell: Cell
 ) -> dict[str, Any]:
     """A row: what a method took and how it is judged, or why there is nothing to judge."""
-    _, before = cell.shared.get(method.shares, (None, 0.0))
-    began = time.perf_counter()
+    _, before = cell.shared.get(method.shares, (None, (0.0, 0.0)))
+    began = clocks()
     try:
         chosen = np.sort(np.asarray(method.select(cell)))
-        seconds = round(before + time.perf_counter() - began, 2)
+        spent = np.round(np.array(before) + clocks() - began, 2).tolist()
         if not 0 < len(np.unique(chosen)) == len(chosen) <= cell.size:
             raise ValueError(f"{len(chosen)} indices, {len(np.unique(chosen))} of them distinct")
-        return {"size": len(chosen), "seconds": seconds, **judge(chosen)}
+        return {"size": len(chosen), "seconds": spent[0], "processor": spent[1], **judge(chosen)}
     except Missing as reason:
         return {"missing": str(reason)}
     except (UserError, ValueError) as error:  # a method that cannot do it is a result too

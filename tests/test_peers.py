@@ -61,7 +61,7 @@ def test_a_package_that_is_not_there_gives_a_row_that_says_so():
     assert row == {"missing": "not installed"}
     found = {"a, 6 of 20, clean": {"uniform": {"0": {"network": 0.5, "logistic": 0.5}}}}
     table = peer_tables.table(found, list(found), ["uniform", "absent"], 1)
-    assert "| absent | not installed | not installed |  |" in table
+    assert "| absent | not installed | not installed |  |  |" in table
 
 
 def test_a_method_that_fails_or_repeats_itself_is_written_down():
