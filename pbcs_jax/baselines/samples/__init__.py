@@ -17,12 +17,26 @@ from pbcs_jax.baselines.samples.hardest import hardest
 from pbcs_jax.baselines.samples.herding import herding
 from pbcs_jax.baselines.samples.kcenter import kcenter
 from pbcs_jax.baselines.samples.moderate import moderate
+from pbcs_jax.baselines.samples.stratified import stratified
 from pbcs_jax.baselines.samples.uniform import uniform
 from pbcs_jax.baselines.samples.whole import whole
 
 Select = Callable[[jax.Array, Candidates, int], np.ndarray]
 
-_METHODS = (uniform, whole, kcenter, herding, hardest, greedy, el2n, forgetting, craig, moderate)
+# Experiments fold their keys by the index in here: a new method goes to the end.
+_METHODS = (
+    uniform,
+    whole,
+    kcenter,
+    herding,
+    hardest,
+    greedy,
+    el2n,
+    forgetting,
+    craig,
+    moderate,
+    stratified,
+)
 BASELINES: dict[str, Select] = {method.__name__: method for method in _METHODS}
 
 __all__ = ["BASELINES", "Candidates", "Select", *BASELINES]
