@@ -16,7 +16,6 @@ import pbcs_jax as pbcs
 from pbcs_jax.baselines import BASELINES, Candidates
 from pbcs_jax.baselines.samples import quotas
 from pbcs_jax.baselines.samples.scores import highest_of_each_class
-from pbcs_jax.errors import UserError
 
 KERNEL, AUTO = "PBCS: kernel", "PBCS: auto"
 FOLDS = 5
@@ -187,14 +186,9 @@ def _baseline(name: str, cell: Cell) -> np.ndarray:
 def _pbcs(objective: str, cell: Cell) -> np.ndarray:
     data = cell.candidates
     options: dict[str, Any] = {"objective": objective, "progress": False}
-    try:
-        found = pbcs.select_coreset(
-            cell.seed, data.x, data.y, None, cell.size, data.validation, **options
-        )
-    except UserError as error:
-        if objective == "auto" and "objective is 'auto'" in str(error):
-            raise Missing("no such objective yet") from error
-        raise
+    found = pbcs.select_coreset(
+        cell.seed, data.x, data.y, None, cell.size, data.validation, **options
+    )
     return found.indices
 
 

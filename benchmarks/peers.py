@@ -27,6 +27,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from absl import app, flags
 
@@ -130,6 +131,7 @@ def measure_samples(
 ) -> None:
     """One cell of samples for one seed, by all methods that are not there yet."""
     cell = sample_cell(name, corruption, networks)
+    jax.clear_caches()  # a process has room for a few thousand compiled programs
     methods = {k: m for k, m in SAMPLES.items() if k not in skip}
     corrupted = corruption != "clean"
     if all(results.has(cell, seed, method) for method in methods):

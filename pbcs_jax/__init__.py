@@ -25,6 +25,7 @@ from pbcs_jax.outer.loop import DivergenceError, State, init, run, step
 from pbcs_jax.outer.masks import mask_log_prob, mask_score, sample_masks
 from pbcs_jax.outer.projection import project
 from pbcs_jax.outer.settings import Settings
+from pbcs_jax.portfolio import Auto, Choice, Plan
 from pbcs_jax.result import Result, Suspects
 from pbcs_jax.select import select_coreset, select_features, soften
 
@@ -44,6 +45,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "Auto",
+    "Choice",
     "Compute",
     "CoresetSelector",
     "DivergenceError",
@@ -56,6 +59,7 @@ __all__ = [
     "Inputs",
     "Kernel",
     "Network",
+    "Plan",
     "Result",
     "Samples",
     "Settings",

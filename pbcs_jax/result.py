@@ -1,6 +1,7 @@
 """What a selection returns: what was chosen, how sure it is, and which labels look wrong."""
 
 import dataclasses
+import json
 import os
 import zipfile
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pbcs_jax.errors import UserError
+from pbcs_jax.portfolio import Choice
 from pbcs_jax.report.files import write_npz
 
 
@@ -41,6 +43,7 @@ class Result:
       labels: `[n]` of samples: the labels as they were given; else None.
       names: `[n]` of inputs of a table with column names: these; else None.
       pictures: `[n, height, width, channels]` of samples that are pictures; else None. Not saved.
+      choice: of objective 'auto': what won and by how much, see `portfolio.Choice`; else None.
       find_suspects: a function that finds `suspects`; None where there are none to find.
     """
 
@@ -51,6 +54,7 @@ class Result:
     labels: np.ndarray | None = None
     names: Sequence[str] | None = None
     pictures: np.ndarray | None = dataclasses.field(default=None, repr=False)
+    choice: Any = None
     find_suspects: Callable[[], Suspects] | None = dataclasses.field(default=None, repr=False)
 
     @cached_property
@@ -69,7 +73,8 @@ class Result:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes everything but the pictures to an npz file, without pickle; finds `suspects`."""
         suspects = {} if self.suspects is None else self.suspects._asdict()
-        optional = {"labels": self.labels, "names": self.names}
+        choice = None if self.choice is None else json.dumps(self.choice.to_dict())
+        optional = {"labels": self.labels, "names": self.names, "choice": choice}
         write_npz(
             path,
             unit=self.unit,
@@ -92,6 +97,8 @@ class Result:
                 parts[part][field] = value
             suspects = Suspects(**parts["suspects"]) if parts["suspects"] else None
             own = parts[""] | {"unit": str(parts[""]["unit"])}
+            if "choice" in own:
+                own["choice"] = Choice.of(json.loads(str(own["choice"])))
             result = cls(**own, history=parts["history"])
             result.__dict__["suspects"] = suspects
             return result

@@ -1,5 +1,6 @@
 """`select_coreset` and `select_features`: from data to what is worth keeping, in one call."""
 
+import contextlib
 import dataclasses
 import itertools
 import logging
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from pbcs_jax import portfolio
 from pbcs_jax import progress as progress_lib
 from pbcs_jax.border import Data, check_data, check_key
 from pbcs_jax.choices import Choice, Inputs, Samples
@@ -20,6 +22,7 @@ from pbcs_jax.objectives import InputKernel, Kernel, Network
 from pbcs_jax.outer import draw, loop, masks
 from pbcs_jax.outer.estimators import smoothed
 from pbcs_jax.outer.settings import Settings
+from pbcs_jax.portfolio import Auto
 from pbcs_jax.result import Result, Suspects
 
 SOFTEN = 0.3
@@ -35,17 +38,17 @@ def select_coreset(
     key: Any,
     x: Any,
     y: Any,
-    model: Any,
-    size: int,
+    model: Any = None,
+    size: int | str | None = None,
     validation: Any = None,
     *,
-    objective: str | Network | Kernel = "network",
+    objective: str | Auto | Network | Kernel = "auto",
     progress: bool = True,
     compute: Compute = Compute(),  # noqa: B008 (frozen)
     start: Start = None,
     **options: Any,
 ) -> Result:
-    """Learns which `size` of the n candidates to train `model` on.
+    """Learns which `size` of the n candidates to train a model on.
 
     Args:
       key: PRNG key, or a seed.
@@ -54,14 +57,16 @@ def select_coreset(
       y: `[n]` labels of any kind, one-hot rows, or numbers of a regression, see the option
         `loss_fn`.
       model: a flax.linen module, `nets.from_nnx(...)` of an NNX one, or a pair of pure functions
-        `(init(key, x), apply(params, x))`; None will do for the objective 'kernel'.
+        `(init(key, x), apply(params, x))`; None will do unless the objective trains one.
       size: K.
       validation: `(x, y)`, clean held-out data for the outer loss; the candidates themselves if
         None.
-      objective: what masks are judged by. 'network' or `Network(...)` trains `model` on them;
-        'kernel' or `Kernel(...)` solves ridge regression on fixed embeddings, a hundred times
-        faster; 'kernel_then_network' selects by the kernel, and starts the network's search from
-        those probabilities, moved by `SOFTEN` towards K/n.
+      objective: how it is chosen. 'auto' or `Auto(...)` spends a time budget on several ways to
+        choose, compares what they chose by short trainings of `model` (of small networks if it is
+        None), and tells in `Result.choice` which one won. 'network' or `Network(...)` trains
+        `model` on every mask; 'kernel' or `Kernel(...)` solves ridge regression on fixed
+        embeddings, a hundred times faster; 'kernel_then_network' selects by the kernel, and starts
+        the network's search from those probabilities, moved by `SOFTEN` towards K/n.
       progress: whether a terminal or a notebook shows a bar.
       compute: devices and chunks.
       start: probabilities `[n]` to start from, in place of K/n; or the `State` that a callback of
@@ -78,17 +83,25 @@ def select_coreset(
     >>> x = jax.random.normal(jax.random.key(0), (40, 5))
     >>> y = ["yes" if row[0] > 0 else "no" for row in x]
     >>> model, inner = MLP(num_classes=2, hidden=(8,)), Inner(steps=5)
-    >>> result = select_coreset(1, x, y, model, 6, inner=inner, outer_steps=2)
+    >>> result = select_coreset(1, x, y, size=6, time_budget=1.0)
+    >>> result.indices.shape, len(result.choice.judged) > 0
+    ((6,), True)
+    >>> options = dict(objective="network", inner=inner, outer_steps=2)
+    >>> result = select_coreset(1, x, y, model, 6, **options)
     >>> result.indices.shape, result.probabilities.shape, result.history["outer_loss"].shape
     ((6,), (40,), (2,))
     >>> select_coreset(1, x, y, None, 6, objective="kernel").indices.shape
     (6,)
     """
     key = check_key(key)
+    if size is None:
+        raise UserError("size is None: give K, how many samples to choose, such as size=100")
     call = _Call(x, y, model, size, validation, start, progress)
     if not isinstance(objective, str) or objective != "kernel_then_network":
-        records = {"network": Network(), "kernel": Kernel()}
+        records = {"auto": Auto(), "network": Network(), "kernel": Kernel()}
         asked = _asked(objective, records, options, compute, "kernel_then_network")
+        if isinstance(asked.objective, Auto):
+            return _choose(key, call, asked)
         return _select(key, call, asked, _samples)
     with progress_lib.shown(progress):
         if not isinstance(start, loop.State):
@@ -167,7 +180,7 @@ class _Call(NamedTuple):
     x: Any
     y: Any
     model: Any
-    size: int
+    size: Any
     validation: Any
     start: Start
     progress: bool
@@ -221,9 +234,7 @@ def _select(
     choose: Callable[[Data, int, _Asked], _Chosen],
 ) -> Result:
     """The border, the outer loop, and the choice that it ends in."""
-    if not isinstance(call.progress, bool):
-        raise UserError(f"progress is {call.progress!r}: use True or False")
-    with progress_lib.shown(call.progress), blas.one_thread():
+    with _watched(call), blas.one_thread():
         objective, compute = asked.objective, asked.compute
         if isinstance(objective, Network):
             _check_model(call.model)
@@ -259,6 +270,42 @@ def _select(
     return dataclasses.replace(
         result, labels=data.encoding.decode(y), pictures=_pictures(data.given), find_suspects=find
     )
+
+
+def _choose(key: jax.Array, call: _Call, asked: _Asked) -> Result:
+    """The border, and the portfolio."""
+    for name in asked.loop:
+        raise UserError(
+            f"option is {name!r}, which objective='auto' chooses by itself: leave it out, or add "
+            "objective='network' or 'kernel'"
+        )
+    if call.start is not None or asked.compute != Compute():
+        what = "compute" if call.start is None else "start"
+        raise UserError(
+            f"{what} is given, which is for objective='network' or 'kernel': leave it out, or add "
+            "one of these"
+        )
+    with _watched(call), blas.one_thread():
+        options = asked.objective
+        data = check_data(call.x, call.y, call.validation, _kind(options.loss_fn), options.scale)
+        loop.check_size(len(data.y), call.size)
+        found = portfolio.search(key, data, call.model, int(call.size), options)
+    return Result(
+        found.indices,
+        found.probabilities,
+        {},
+        labels=data.encoding.decode(data.y),
+        pictures=_pictures(data.given),
+        choice=found.choice,
+        find_suspects=lambda: _suspects(found.outputs(), data),
+    )
+
+
+def _watched(call: _Call) -> contextlib.AbstractContextManager[None]:
+    """With a bar, if it is wanted."""
+    if not isinstance(call.progress, bool):
+        raise UserError(f"progress is {call.progress!r}: use True or False")
+    return progress_lib.shown(call.progress)
 
 
 def _samples(data: Data, size: int, asked: _Asked) -> _Chosen:

@@ -230,6 +230,7 @@ def test_by_networks_too(kind):
     y = np.arange(N) % 2
     options = {"outer_steps": 2, "num_masks": 2, "inner": pbcs.Inner(steps=5), "progress": False}
     model = nets.MLP(num_classes=2, hidden=(8,))
+    options["objective"] = "network"
     expected = pbcs.select_coreset(0, X, y, model, 6, (X, y), **options)
     given = TWO[kind](y)
     found = pbcs.select_coreset(0, X, given, model, 6, (X, given), **options)

@@ -60,6 +60,7 @@ def test_a_loss_of_ones_own_sees_targets_as_they_are():
     x, y, _, _ = problem(0)
     model = MLP(num_classes=1, hidden=(8,))
     options = {"inner": pbcs.Inner(steps=3, learning_rate=1e-4), "outer_steps": 1, "num_masks": 2}
-    found = pbcs.select_coreset(0, x, y / 100, model, 20, loss_fn=poisson, **options)
+    options |= {"objective": "network", "loss_fn": poisson}
+    found = pbcs.select_coreset(0, x, y / 100, model, 20, **options)
     np.testing.assert_allclose(found.labels, y / 100, rtol=1e-6)
     assert set(seen) == {np.dtype(np.float32)}

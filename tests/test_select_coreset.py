@@ -123,7 +123,8 @@ def test_regression_targets():
 )
 def test_bad_input_is_said_in_one_line(change, said):
     x, y, _ = blobs(40)
-    arguments = {"x": x, "y": y, "model": Linear(), "size": 5, "outer_steps": 1, **change}
+    arguments = {"x": x, "y": y, "model": Linear(), "size": 5, "outer_steps": 1}
+    arguments |= {"objective": "network", **change}
     with pytest.raises(UserError, match=said) as caught:
         pbcs.select_coreset(jax.random.key(0), **arguments)
     assert "\n" not in str(caught.value)

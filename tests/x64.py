@@ -20,7 +20,10 @@ Y = (X[:, 0] > 0).astype(int)
 PICTURES = RNG.normal(size=(60, 28, 28, 1))
 MODEL, INNER = MLP(num_classes=2, hidden=(8,)), pbcs.Inner(steps=4)
 QUICK = {"outer_steps": 2, "num_masks": 4, "progress": False}
-BY_KERNEL, BY_NETWORK = {"objective": "kernel"} | QUICK, {"inner": INNER} | QUICK
+BY_KERNEL, BY_NETWORK = (
+    {"objective": "kernel"} | QUICK,
+    {"objective": "network", "inner": INNER} | QUICK,
+)
 ESTIMATORS = ("pge", "gumbel", "path", "hybrid")
 
 

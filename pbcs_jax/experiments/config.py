@@ -19,7 +19,7 @@ from pbcs_jax.objectives import InputKernel, Kernel, Network
 from pbcs_jax.outer.settings import Settings
 
 OBJECTIVES = {
-    "summarization": ("network", "kernel", "kernel_then_network"),
+    "summarization": ("network", "kernel", "kernel_then_network", "auto"),
     "features": ("network", "kernel"),
 }
 FEWEST_STEPS = 20
@@ -93,6 +93,7 @@ def summarization() -> ConfigDict:
     """The keys of the experiment 'summarization', which chooses samples."""
     config = ConfigDict({"experiment": "summarization", **_common()})
     config.coreset_size = 100
+    config.time_budget = 60.0  # seconds of objective auto, without compiling
     config.data.num_candidates = 1000  # 0 is all of them
     config.selection.max_ratio = 0.0  # of the coreset's largest class over its smallest; 0: free
     config.kernel.update(_fields(Kernel, "loss_fn", "scale"))

@@ -124,7 +124,8 @@ def make(
     if name in (*NETWORKS, "network") and model is None:
         raise UserError(f"model is None: embeddings {name!r} are those of a network; give a model")
     if name in NETWORKS:
-        function = _networks_tangents(name, key, x, y, model, size, weights)
+        count = max(size, 1) if name == "trained_ntk" else 0
+        function = network_tangents(key, x, y, model, count, weights, NETWORKS[name])
         return [function(jnp.asarray(rows)) for rows in (x, *others)]
     if name == "raw":
         function = lambda rows: rows.reshape(rows.shape[0], -1).astype(jnp.float32)  # noqa: E731
@@ -215,20 +216,45 @@ def random_patches(key: jax.Array, x: jax.Array, filters: int = 128):
     return features
 
 
-def _networks_tangents(name: str, key: jax.Array, x, y, model: Any, size: int, weights):
-    """`tangents` of several networks side by side, fresh or trained: a function of inputs."""
-    model, networks = as_model(model), []
-    for network_key in jax.random.split(key, NETWORKS[name]):
+def network_tangents(
+    key: jax.Array,
+    x: jax.Array,
+    y: jax.Array,
+    model: Any,
+    size: int,
+    weights: jax.Array | None,
+    networks: int,
+    dimension: int = 2048,
+):
+    """`tangents` of several networks side by side: a function of inputs.
+
+    Args:
+      key: PRNG key, consumed.
+      x: `[n, ...]` candidates.
+      y: `[n]` their targets.
+      model: see `as_model`.
+      size: candidates that each network is trained on; 0 leaves it at its initialisation.
+      weights: `[n]`, how likely each candidate is to be drawn; None draws evenly.
+      networks: how many.
+      dimension: numbers per network.
+    """
+    model, found = as_model(model), []
+    x, y = jnp.asarray(x), jnp.asarray(y)
+    for network_key in jax.random.split(key, networks):
         sketch_key, draw_key, train_key = jax.random.split(network_key, 3)
-        if name == "trained_ntk":
-            rows = jax.random.choice(draw_key, len(x), (max(size, 1),), replace=False, p=weights)
+        if size:
+            rows = jax.random.choice(draw_key, len(x), (size,), replace=False, p=weights)
             steps = max(FEWEST_STEPS, size)  # a hundred passes, of large coresets too
-            data = jnp.asarray(x)[rows], jnp.asarray(y)[rows]
-            variables = pretrain(train_key, *data, model, steps)
+            variables = pretrain(train_key, x[rows], y[rows], model, steps)
         else:
-            variables = model.init(train_key, jnp.asarray(x[:1]))
-        networks.append((sketch_key, variables))
-    return lambda rows: jnp.concatenate([tangents(*one, rows, model) for one in networks], axis=1)
+            variables = model.init(train_key, x[:1])
+        found.append((sketch_key, variables))
+
+    def function(rows):
+        parts = [tangents(*one, rows, model, dimension) for one in found]
+        return jnp.concatenate(parts, axis=1)
+
+    return function
 
 
 @partial(jax.jit, static_argnames=("model", "dimension"))

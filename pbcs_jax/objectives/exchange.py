@@ -12,42 +12,91 @@ P = (G_SS + ridge)^-1, A = G_.S P and f = A t_S:
     with j       f + C_j (t_j - f_j) / (C_jj + ridge)    C = G - A G_S., what S leaves unexplained
 
 Both are changes of rank one, so all K removals, and all n additions after the best of them, cost
-about as much as the matrix C, K n (n + v) products.
+about as much as the matrix C, K n m products for n candidates and m outer examples. The loss may be
+the mean over several learners, each with embeddings and a ridge of its own: what suits all of them
+suits a learner that is not among them better than what suits one.
 
 **Inputs.** There is no such form. The gradient names the swaps that are worth a trial: of the
 `TRIED` chosen inputs with the largest slope and the `TRIED` others with the smallest, every pair is
 evaluated exactly, and the best is kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax.objectives.ridge import products
 from pbcs_jax.outer.base import Objective
 
 TRIED = 4
 
-Propose = Callable[[jax.Array], tuple[jax.Array, jax.Array, jax.Array]]
-"""`chosen -> (chosen with one swap, loss before, loss after)`."""
+Propose = Callable[[Any, jax.Array], tuple[Any, jax.Array, jax.Array]]
+"""`(now, failures) -> (now with one swap, loss before, loss after)`; `now` is any pytree, and
+`failures` how many proposals in a row have not helped."""
 
 
-def exchange_samples(data: Any, ridge: float, indices: np.ndarray, most: int) -> np.ndarray:
-    """Swaps until the outer loss of `kernel_objective` (squared error) falls no further.
+class Learner(NamedTuple):
+    """Ridge regression on embeddings of its own.
+
+    Attributes:
+      rows: `[n, d]` of the candidates.
+      outer: `[m, d]` of the outer data.
+      ridge: > 0.
+      share: of its loss in that of all learners; one of 0 costs no time, and saves compiling the
+        program again without it.
+      width: of a Gaussian kernel, see `ridge.products`; None for the linear one.
+    """
+
+    rows: jax.Array
+    outer: jax.Array
+    ridge: jax.Array | float
+    share: jax.Array | float = 1.0
+    width: jax.Array | float | None = None
+
+
+class Outer(NamedTuple):
+    """What learners are trained on and judged by.
+
+    Attributes:
+      targets: `[n, c]` of the candidates.
+      outer_targets: `[m, c]` of the outer data.
+      weights: `[m]` of the outer data.
+      allowed: `[n]` bool, which candidates may be chosen.
+      groups: `[n]` integers: a swap stays within a group. All zeros leave it free.
+    """
+
+    targets: jax.Array
+    outer_targets: jax.Array
+    weights: jax.Array
+    allowed: jax.Array
+    groups: jax.Array
+
+
+def exchange_samples(
+    learners: tuple[Learner, ...],
+    data: Outer,
+    indices: np.ndarray,
+    most: int,
+    patience: int = 1,
+) -> tuple[np.ndarray, float]:
+    """Swaps until the outer loss falls no further.
 
     Args:
-      data: of that objective, with a Gram matrix, see `sample_kernel.gather`.
-      ridge: > 0.
+      learners: whose mean squared errors are added up.
+      data: what they are trained on and judged by.
       indices: `[K]`, the coreset to start from.
       most: swaps at most.
+      patience: how many of the cheapest removals are tried before the search ends.
 
     Returns:
-      `[K]` sorted indices.
+      `[K]` sorted indices, and their loss.
     """
-    return np.sort(np.asarray(_exchange_samples(data, ridge, jnp.asarray(indices), most)))
+    chosen, loss = _exchange_samples(learners, data, jnp.asarray(indices), most, patience)
+    return np.sort(np.asarray(chosen)), float(loss)
 
 
 def exchange_inputs(
@@ -74,16 +123,30 @@ def exchange_inputs(
     return found
 
 
-@partial(jax.jit, static_argnames="most")
-def _exchange_samples(data, ridge, indices, most: int) -> jax.Array:
-    return _while_it_helps(lambda chosen: best_swap(data, ridge, chosen), indices, most)
+@jax.jit
+def _exchange_samples(learners, data: Outer, indices, most, patience):
+    crosses = [products(one.outer, one.rows, one.width) for one in learners]
+    near = [products(one.rows[indices], one.rows, one.width) for one in learners]
+
+    def propose(carry, failures):
+        chosen, near = carry
+        swapped, place, loss, after = best_swap(learners, crosses, near, data, chosen, failures)
+        comes = swapped[place]
+        near = [
+            rows.at[place].set(products(one.rows[comes][None], one.rows, one.width)[0])
+            for one, rows in zip(learners, near, strict=True)
+        ]
+        return (swapped, near), loss, after
+
+    (chosen, near), _ = _while_it_helps(propose, (indices, near), most, patience)
+    return chosen, best_swap(learners, crosses, near, data, chosen)[2]
 
 
 @partial(jax.jit, static_argnames=("most", "size"))
 def _exchange_inputs(key, evaluate, slopes, mask, most: int, size: int) -> jax.Array:
     leaving, coming = min(TRIED, size), min(TRIED, len(mask) - size)
 
-    def best_of_tried(mask):
+    def best_of_tried(mask, failures):
         now = slopes(key, mask[None])
         slope = now.path_gradients[0]
         _, leave = jax.lax.top_k(jnp.where(mask > 0, slope, -jnp.inf), leaving)
@@ -96,58 +159,92 @@ def _exchange_inputs(key, evaluate, slopes, mask, most: int, size: int) -> jax.A
         best = jnp.argmin(losses)
         return swapped[best], now.losses[0], losses[best]
 
-    return _while_it_helps(best_of_tried, mask, most)
+    return _while_it_helps(best_of_tried, mask, most)[0]
 
 
-def _while_it_helps(propose: Propose, start: jax.Array, most: int) -> jax.Array:
+def _while_it_helps(propose: Propose, start: Any, most: Any, patience: Any = 1) -> tuple[Any, Any]:
+    """Where `patience` proposals in a row have not helped, and after how many proposals."""
+
     def unfinished(carry):
-        _, step, improves = carry
-        return improves & (step < most)
+        _, step, failures = carry
+        return (failures < patience) & (step < most)
 
     def body(carry):
-        chosen, step, _ = carry
-        swapped, loss, after = propose(chosen)
+        now, step, failures = carry
+        swapped, loss, after = propose(now, failures)
         improves = after < loss * (1 - 1e-5)  # a change in the last digits could go back and forth
-        return jnp.where(improves, swapped, chosen), step + 1, improves
+        kept = jax.tree.map(lambda new, old: jnp.where(improves, new, old), swapped, now)
+        return kept, step + 1, jnp.where(improves, 0, failures + 1)
 
-    return jax.lax.while_loop(unfinished, body, (start, 0, True))[0]
+    return jax.lax.while_loop(unfinished, body, (start, 0, 0))[:2]
 
 
-def best_swap(data: Any, ridge: float, chosen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def best_swap(
+    learners: Sequence[Learner],
+    crosses: Sequence[jax.Array],
+    near: Sequence[jax.Array],
+    data: Outer,
+    chosen: jax.Array,
+    rank: jax.Array | int = 0,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The removal that costs least, then the addition that helps most.
 
     Args:
-      data: of the objective, with a Gram matrix.
-      ridge: > 0.
+      learners: whose losses are added up.
+      crosses: of each learner, products `[m, n]` of the outer data with the candidates.
+      near: of each learner, products `[K, n]` of the chosen with all candidates.
+      data: targets and weights.
       chosen: `[K]`.
+      rank: 0 removes the one that costs least, 1 the next, ...
 
     Returns:
-      `[K]` with one of them exchanged, the loss before, and the loss after.
+      `[K]` with one of them exchanged, its place, the loss before, and the loss after.
     """
-    gram, targets, weights = data.rows, data.targets.T, data.weights
-    n = len(gram)
-    rows = gram[chosen]  # [K, n + v]
-    inverse = jnp.linalg.inv(rows[:, chosen] + ridge * jnp.eye(len(chosen), dtype=rows.dtype))
-    own = targets[chosen]
-    along = rows.T @ inverse  # A [n + v, K]
-    missing = along @ own - targets
-    loss = weights @ jnp.sum(missing**2, axis=1)
+    weights, own = data.weights, data.targets[chosen]
+    all_of = [*zip(learners, crosses, near, strict=True)]
 
-    diagonal = jnp.diagonal(inverse)
-    step = -(inverse @ own) / diagonal[:, None]
-    removals = _changes(along, step, missing, weights)
-    leaves = jnp.argmin(removals)
-    missing = missing + along[:, leaves, None] * step[leaves]
+    def remove(one, cross, rows):
+        eye = jnp.eye(len(chosen), dtype=rows.dtype)
+        inverse = jnp.linalg.inv(rows[:, chosen] + one.ridge * eye)
+        along = cross[:, chosen] @ inverse  # A [m, K]
+        missing = along @ own - data.outer_targets
+        step = -(inverse @ own) / jnp.diagonal(inverse)[:, None]
+        loss = one.share * (weights @ jnp.sum(missing**2, axis=1))
+        removals = one.share * _changes(along, step, missing, weights)
+        return loss, removals, (inverse, along, missing, step)
 
-    # What the others leave unexplained: without the one that leaves, more.
-    left = gram.T - along @ rows[:, :n]
-    left = left + jnp.outer(along[:, leaves], along[:n, leaves]) / diagonal[leaves]
-    step = -missing[:n] / (jnp.diagonal(left[:n]) + ridge)[:, None]
-    additions = _changes(left, step, missing, weights)
-    taken = jnp.zeros(n, bool).at[chosen].set(True).at[chosen[leaves]].set(False)
+    removed = [_if_it_counts(remove, *one) for one in all_of]
+    loss, removals = (sum(one[i] for one in removed) for i in (0, 1))
+    leaves = jnp.argsort(removals)[jnp.minimum(rank, len(chosen) - 1)]
+
+    def add(one, cross, rows, solved):
+        inverse, along, missing, step = solved
+        missing = missing + along[:, leaves, None] * step[leaves]
+        back = inverse @ rows  # [K, n]
+        gone, scale = back[leaves], 1 / inverse[leaves, leaves]
+        # What the others leave unexplained: without the one that leaves, more.
+        left = cross - along @ rows + jnp.outer(along[:, leaves], gone * scale)
+        lengths = 1.0 if one.width is not None else jnp.sum(one.rows**2, axis=1)
+        lengths = lengths - jnp.sum(back * rows, axis=0) + gone**2 * scale
+        errors = back.T @ own + jnp.outer(gone, step[leaves]) - data.targets
+        return one.share * _changes(
+            left, -errors / (lengths + one.ridge)[:, None], missing, weights
+        )
+
+    added = [_if_it_counts(add, *one, found[2]) for one, found in zip(all_of, removed, strict=True)]
+    additions = sum(added)
+    other = data.groups != data.groups[chosen[leaves]]
+    taken = (~data.allowed | other).at[chosen].set(True).at[chosen[leaves]].set(False)
     comes = jnp.argmin(jnp.where(taken, jnp.inf, additions))
     after = loss + removals[leaves] + additions[comes]
-    return chosen.at[leaves].set(comes.astype(chosen.dtype)), loss, after
+    return chosen.at[leaves].set(comes.astype(chosen.dtype)), leaves, loss, after
+
+
+def _if_it_counts(function: Callable, one: Learner, *more: Any) -> Any:
+    """`function(one, *more)`; zeros, without the work, of a learner that has no share."""
+    like = jax.eval_shape(function, one, *more)
+    zeros = lambda *_: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)  # noqa: E731
+    return jax.lax.cond(jnp.asarray(one.share) > 0, function, zeros, one, *more)
 
 
 def _changes(along: jax.Array, steps: jax.Array, missing: jax.Array, weights: jax.Array):

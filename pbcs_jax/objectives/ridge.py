@@ -40,6 +40,21 @@ def outer_loss_of(outer_loss: str | losses.LossFn, y: jax.Array, path: bool) -> 
     return loss_fn
 
 
+def products(a: jax.Array, b: jax.Array, width: jax.Array | float | None = None) -> jax.Array:
+    """The kernel matrix `[k, l]` of rows `[k, d]` and `[l, d]`.
+
+    Args:
+      a: rows.
+      b: rows.
+      width: of the Gaussian kernel exp(-|a - b|^2 / (2 width)); None for a.b.
+    """
+    dots = a @ b.T
+    if width is None:
+        return dots
+    squares = jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1)
+    return jnp.exp(jnp.minimum(2 * dots - squares, 0) / (2 * width))
+
+
 def factor(matrix: jax.Array, ridge: float) -> tuple[jax.Array, bool]:
     """Cholesky's factor of matrix + ridge; the ridge is no finer than float32 can tell."""
     floor = 8 * jnp.finfo(matrix.dtype).eps * jnp.trace(matrix)

@@ -37,7 +37,7 @@ from pbcs_jax.inner import losses
 from pbcs_jax.inner.losses import is_classes
 from pbcs_jax.objectives import ridge as ridge_lib
 from pbcs_jax.objectives.embeddings import embed
-from pbcs_jax.objectives.exchange import exchange_samples
+from pbcs_jax.objectives.exchange import Learner, Outer, exchange_samples
 from pbcs_jax.outer import masks
 from pbcs_jax.outer.base import Built, Evaluation, Objective
 from pbcs_jax.outer.settings import Settings
@@ -147,13 +147,18 @@ class Kernel:
         outputs = lambda key, chosen: predict(rows[0], y, chosen, ridge)  # noqa: E731
         if not self.exchanges:
             return Built(evaluate, predict=outputs)
-        data, is_gram = gather(rows[0], y, outer, 0.0, dual=True)
-        if not is_gram:
+        if len(y) * len(rows[-1]) > LARGEST_GRAM:
             raise UserError(
                 f"kernel.exchanges is {self.exchanges}, for candidates (here {len(y)}) times outer "
                 f"data up to {LARGEST_GRAM}: use 0, or fewer candidates"
             )
-        improve = lambda key, indices: exchange_samples(data, ridge, indices, self.exchanges)  # noqa: E731
+        labels = jnp.asarray(y) if outer is None else jnp.concatenate([y, outer[1]])
+        targets, m = ridge_lib.encode(labels), len(rows[-1])
+        weights = jnp.full((m,), 1 / m, jnp.float32)
+        learner = Learner(rows[0], rows[-1], ridge)
+        free = jnp.ones(len(y), bool), jnp.zeros(len(y), int)
+        data = Outer(targets[: len(y)], targets[-m:], weights, *free)
+        improve = lambda key, chosen: exchange_samples((learner,), data, chosen, self.exchanges)[0]  # noqa: E731
         return Built(evaluate, improve, outputs)
 
 

@@ -7,15 +7,24 @@ import pytest
 import pbcs_jax as pbcs
 from pbcs_jax.errors import UserError
 from pbcs_jax.objectives import embeddings
-from pbcs_jax.objectives.exchange import best_swap, exchange_samples
-from pbcs_jax.objectives.sample_kernel import gather
+from pbcs_jax.objectives.exchange import Learner, Outer, best_swap, exchange_samples
+from pbcs_jax.objectives.ridge import encode, products
 
 N, V, RIDGE = 24, 10, 0.1
 
 
 def exchange(features, y, indices, *, ridge, most, validation):
-    data, _ = gather(features, y, validation, 0.0, dual=True)
-    return exchange_samples(data, ridge, indices, most)
+    learner, data = problem(features, y, validation, ridge)
+    return exchange_samples((learner,), data, indices, most)[0]
+
+
+def problem(features, y, validation=None, ridge=RIDGE, share=1.0):
+    outer, labels = (features, y) if validation is None else validation
+    targets = encode(jax.numpy.concatenate([y, labels]))
+    weights = jax.numpy.full(len(labels), 1 / len(labels))
+    free = jax.numpy.ones(len(y), bool), jax.numpy.zeros(len(y), int)
+    data = Outer(targets[: len(y)], targets[len(y) :], weights, *free)
+    return Learner(jax.numpy.asarray(features), jax.numpy.asarray(outer), ridge, share), data
 
 
 def make(classes=3, seed=0):
@@ -48,8 +57,10 @@ def test_a_swap_is_the_one_that_trying_all_would_find(seed):
     leaves = min(chosen, key=lambda i: loss([c for c in chosen if c != i]))
     rest = [c for c in chosen if c != leaves]
     comes = min((j for j in range(N) if j not in rest), key=lambda j: loss([*rest, j]))
-    data, _ = gather(features, y, validation, 0.0, dual=True)
-    swapped, before, after = best_swap(data, RIDGE, jax.numpy.array(chosen))
+    learner, data = problem(features, y, validation)
+    cross, near = learner.outer @ learner.rows.T, learner.rows[np.array(chosen)] @ learner.rows.T
+    found = best_swap([learner], [cross], [near], data, jax.numpy.array(chosen))
+    swapped, _, before, after = found
     assert sorted(swapped.tolist()) == sorted([*rest, comes])
     assert float(before) == pytest.approx(loss(chosen), rel=1e-4)
     assert float(after) == pytest.approx(loss([*rest, comes]), rel=1e-4)
@@ -109,3 +120,38 @@ def test_they_follow_the_search_and_lower_its_loss():
         )
     with pytest.raises(UserError, match="exchanges is -1"):
         pbcs.Kernel(exchanges=-1)
+
+
+def test_a_learner_without_a_share_changes_nothing_and_patience_helps():
+    features, y, validation = make()
+    start = np.array([0, 3, 6, 9, 12])
+    learner, data = problem(features, y, validation)
+    idle = Learner(learner.rows[:, :2], learner.outer[:, :2], 1.0, 0.0, 2.0)
+    alone, loss = exchange_samples((learner,), data, start, 50)
+    beside, _ = exchange_samples((learner, idle), data, start, 50)
+    np.testing.assert_array_equal(alone, beside)
+    _, patient = exchange_samples((learner,), data, start, 50, patience=5)
+    assert patient <= loss * (1 + 1e-6)
+
+
+def test_swaps_of_a_gaussian_kernel_are_those_that_trying_all_would_find():
+    features, y, validation = make()
+    learner, data = problem(features, y, validation)
+    learner = learner._replace(width=2.0)
+    chosen = [0, 3, 6, 9, 12]
+    cross = products(learner.outer, learner.rows, 2.0)
+    near = products(learner.rows[np.array(chosen)], learner.rows, 2.0)
+    _, _, before, after = best_swap([learner], [cross], [near], data, jax.numpy.array(chosen))
+
+    def loss(indices):
+        gram = np.asarray(products(learner.rows, learner.rows, 2.0), np.float64)
+        own = gram[np.ix_(indices, indices)] + RIDGE * np.eye(len(indices))
+        weights = np.linalg.solve(own, np.asarray(data.targets)[indices])
+        missing = np.asarray(cross)[:, indices] @ weights - np.asarray(data.outer_targets)
+        return np.mean(np.sum(missing**2, axis=1))
+
+    leaves = min(chosen, key=lambda i: loss([c for c in chosen if c != i]))
+    rest = [c for c in chosen if c != leaves]
+    best = min(loss([*rest, j]) for j in range(N) if j not in rest)
+    assert float(before) == pytest.approx(loss(chosen), rel=1e-4)
+    assert float(after) == pytest.approx(best, rel=1e-4)

@@ -1,0 +1,280 @@
+"""The ways to choose that a plan can name.
+
+A member of the kind `views` swaps samples while the mean loss of ridge regressions falls, one
+regression per view of the data: `gauss` (a Gaussian kernel of the standardised inputs), `linear`
+(tables: these inputs), `patches` (of pictures) and `tangents` (of networks that were trained on K
+random candidates). What it swaps, and what for:
+
+    cleaned     only samples whose label the others did not outvote
+    validated   half of the outer loss is that of the validation data
+    even        as many of each class, as far as there are so many
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pbcs_jax.baselines.samples import Candidates, greedy, quotas
+from pbcs_jax.baselines.samples.scores import highest_of_each_class
+from pbcs_jax.objectives import embeddings, labels
+from pbcs_jax.objectives import ridge as ridge_lib
+from pbcs_jax.objectives.exchange import Learner, Outer, exchange_samples
+from pbcs_jax.portfolio.facts import Data, Facts
+
+RIDGE_DRAWS = 8
+PATIENCE = 6
+VALIDATION_SHARE = 0.5
+WIDTH = 0.3
+"""Of the Gaussian kernel, as a share of the median squared distance."""
+TANGENTS = 1024
+"""Numbers that the gradient of one network is sketched to."""
+
+
+class View(NamedTuple):
+    """One way to look at samples.
+
+    Attributes:
+      rows: embeddings `[n, d]` of the candidates.
+      outer: `[m + v, d]` of the outer data.
+      width: of a Gaussian kernel, see `ridge.products`; None for the linear one.
+    """
+
+    rows: jax.Array
+    outer: jax.Array
+    width: float | None = None
+
+
+class Member(NamedTuple):
+    """One way to choose.
+
+    Attributes:
+      views: of ridge regressions; none for a plain draw.
+      cleaned: whether outvoted samples are left out.
+      validated: whether the validation data are half of the outer loss.
+      even: whether each class has as many, as far as there are so many.
+      start: 'herding', 'random', or for a plain draw 'stratified', 'greedy'.
+      seed: of what is random in it.
+    """
+
+    views: tuple[str, ...] = ()
+    cleaned: bool = False
+    validated: bool = False
+    even: bool = False
+    start: str = "herding"
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """As it stands in tables."""
+        words = ["+".join(self.views) or self.start]
+        words += [word for word in ("cleaned", "validated", "even") if getattr(self, word)]
+        if self.views and self.start != "herding":
+            words.append(f"start {self.seed}")
+        return ", ".join(words)
+
+
+class Prepared(NamedTuple):
+    """What all members share.
+
+    Attributes:
+      data: the pool.
+      facts: of the whole data.
+      views: by name.
+      kept: `[n]` bool, not outvoted, with enough of each class.
+      votes: of the candidates on each other.
+      model: for 'greedy'.
+    """
+
+    data: Data
+    facts: Facts
+    views: dict[str, View]
+    kept: np.ndarray
+    votes: labels.Votes
+    model: Any
+
+
+def plain_views(key: jax.Array, data: Data, facts: Facts) -> dict[str, View]:
+    """Views that need no network."""
+    rows = [data.x, data.x[data.outer]]
+    if data.validation is not None:
+        rows[1] = np.concatenate([rows[1], np.asarray(data.validation[0], rows[1].dtype)])
+    flat = [part.reshape(len(part), -1) for part in rows]
+    mean, std = flat[0].mean(0), flat[0].std(0)
+    std = np.where(std > 1e-6 * max(float(std.max()), 1e-12), std, 1)
+    own, outer = embeddings.normalise(*(jnp.asarray((a - mean) / std) for a in flat))
+    views = {"gauss": View(own, outer, _width(own))}
+    if not facts.pictures:
+        views["linear"] = View(own, outer)
+    else:
+        found = embeddings.make("patches", key, jnp.asarray(rows[0]), data.y, None, rows[1:], 0)
+        views["patches"] = View(*embeddings.normalise(*found))
+    return views
+
+
+def _width(rows: jax.Array) -> float:
+    """Of a Gaussian kernel: that share of the median squared distance."""
+    some = rows[:1000]
+    lengths = jnp.sum(some**2, axis=1)
+    squares = lengths[:, None] + lengths - 2 * some @ some.T
+    return WIDTH * float(jnp.median(squares)) or 1.0
+
+
+def tangent_view(
+    key: jax.Array, data: Data, model: Any, size: int, networks: int, kept: np.ndarray
+) -> View:
+    """The tangent kernel of networks that were trained on random coresets of what is kept."""
+    groups = data.groups
+    counts = np.bincount(groups[kept], minlength=len(data.shares))
+    likely = np.where(kept, (data.shares / np.maximum(counts, 1))[groups], 0)
+    outer = data.x[data.outer]
+    if data.validation is not None:
+        outer = np.concatenate([outer, np.asarray(data.validation[0], outer.dtype)])
+    found = embeddings.network_tangents(
+        key,
+        jnp.asarray(data.x),
+        jnp.asarray(data.y),
+        model,
+        min(size, int((likely > 0).sum())),
+        jnp.asarray(likely / likely.sum(), jnp.float32),
+        networks,
+        TANGENTS,
+    )
+    rows = embeddings.normalise(*(found(jnp.asarray(part)) for part in (data.x, outer)))
+    return View(*rows)
+
+
+def clean(
+    key: jax.Array, data: Data, views: Sequence[View], size: int
+) -> tuple[labels.Votes, np.ndarray]:
+    """The votes on all labels, and who may be chosen: of each class some, and K in all."""
+    n, m = len(data.y), len(data.outer)
+    trusted = 0 if data.validation is None else len(data.validation[1])
+    rows = [(jnp.concatenate([view.rows, view.outer[m:]]), view.width) for view in views]
+    y = data.y if data.validation is None else np.concatenate([data.y, data.validation[1]])
+    votes = labels.vote(key, rows, np.asarray(y), trusted)
+    kept = votes.kept[:n].copy()
+    wanted = quotas.even(data.counts, min(size, n))
+    for group, least in enumerate(wanted):
+        own = np.flatnonzero(data.groups == group)
+        best = own[np.argsort(-votes.margins[own], kind="stable")]
+        if kept[own].sum() < least:
+            kept[best[:least]] = True
+    return votes, kept
+
+
+def choose(member: Member, prepared: Prepared, key: jax.Array, swaps: int) -> np.ndarray:
+    """`[K]` sorted indices into the pool."""
+    data, facts = prepared.data, prepared.facts
+    size = min(facts.size, len(data.y))
+    allowed = prepared.kept if member.cleaned else np.ones(len(data.y), bool)
+    rng = np.random.default_rng([member.seed, *np.asarray(jax.random.key_data(key)).tolist()])
+    if member.start == "greedy":
+        candidates = Candidates(
+            data.x, data.y, data.num_classes, prepared.model, data.validation, scale=False
+        )
+        return greedy(key, candidates, size)
+    inside = np.flatnonzero(allowed)
+    groups = data.groups[inside]
+    wanted = quotas.even(np.bincount(groups, minlength=len(data.shares)), min(size, len(inside)))
+    scores = rng.random(len(inside))
+    if member.start == "herding":
+        view = prepared.views["gauss"]
+        ranks = _herding_ranks(view.rows, view.width, data.groups, allowed, int(wanted.max()))
+        scores = -np.asarray(ranks)[inside]
+    start = inside[highest_of_each_class(np.asarray(scores), groups, wanted)]
+    if not member.views:
+        return np.sort(start)
+    return swapped(member, prepared, rng, start, swaps)
+
+
+def swapped(
+    member: Member, prepared: Prepared, rng: np.random.Generator, start: np.ndarray, swaps: int
+) -> np.ndarray:
+    """`[K]` sorted indices into the pool, where no swap helps the member's regressions."""
+    data = prepared.data
+    allowed = prepared.kept if member.cleaned else np.ones(len(data.y), bool)
+    y = data.y if data.validation is None else np.concatenate([data.y, data.validation[1]])
+    targets = ridge_lib.encode(jnp.asarray(y))
+    n = len(data.y)
+    weights = data.weights(allowed)
+    if data.validation is not None:
+        share = VALIDATION_SHARE if member.validated else 0.0
+        v = len(data.validation[1])
+        weights = np.concatenate([(1 - share) * weights, np.full(v, share / v, np.float32)])
+    outer_targets = jnp.concatenate([targets[data.outer], targets[n:]])
+    groups = data.groups if member.even else np.zeros(n, np.int32)
+    problem = Outer(
+        *(targets[:n], outer_targets, jnp.asarray(weights)),
+        *(jnp.asarray(allowed), jnp.asarray(groups)),
+    )
+    draws = _draws(rng, data, allowed, len(start))
+    learners = []
+    for name, view in prepared.views.items():
+        if name not in member.views:
+            learners.append(_learner(view, 1.0, 0.0))
+            continue
+        ridge, loss = _ridge(view, problem, draws)
+        # Each learner's loss counts by how much of it there is at the start.
+        learners.append(_learner(view, ridge, 1 / (len(member.views) * loss)))
+    return exchange_samples(tuple(learners), problem, start, swaps, PATIENCE)[0]
+
+
+def _learner(view: View, ridge: Any, share: Any) -> Learner:
+    """With numbers of one type, so that all members run one compiled program."""
+    numbers = jnp.asarray(ridge, jnp.float32), jnp.asarray(share, jnp.float32)
+    return Learner(view.rows, view.outer, *numbers, view.width)
+
+
+@jax.jit
+def _herding_ranks(rows, width, groups, allowed, steps):
+    """`[n]`, when kernel herding chooses each in its class: 0, 1, ..., or n for later.
+
+    The k-th is argmax mean_j k(i, j) - sum k(i, those before) / (k + 1), over its class: the mean
+    of the chosen ones comes to be that of the class, in the space of the Gaussian kernel.
+    """
+    n = len(rows)
+    alike = (groups[:, None] == groups) & allowed
+    kernel = jnp.where(alike, ridge_lib.products(rows, rows, width), 0)
+    mean = jnp.sum(kernel, axis=1) / jnp.maximum(jnp.sum(alike, axis=1), 1)
+
+    def body(k, carry):
+        ranks, total = carry
+        gain = jnp.where(allowed & (ranks == n), mean - total / (k + 1), -jnp.inf)
+        best = jax.ops.segment_max(gain, groups, n)[groups]
+        first = jax.ops.segment_min(jnp.where(gain == best, jnp.arange(n), n), groups, n)
+        is_chosen = (jnp.arange(n) == first[groups]) & jnp.isfinite(gain)
+        return jnp.where(is_chosen, k, ranks), total + kernel @ is_chosen.astype(kernel.dtype)
+
+    return jax.lax.fori_loop(0, steps, body, (jnp.full(n, n, jnp.int32), jnp.zeros(n)))[0]
+
+
+def _draws(rng: np.random.Generator, data: Data, allowed: np.ndarray, size: int) -> np.ndarray:
+    """`[RIDGE_DRAWS, K]` random coresets with classes as even as the one that is looked for."""
+    inside = np.flatnonzero(allowed)
+    groups = data.groups[inside]
+    wanted = quotas.even(np.bincount(groups, minlength=len(data.shares)), size)
+    scores = [rng.random(len(inside)) for _ in range(RIDGE_DRAWS)]
+    return np.stack([inside[highest_of_each_class(s, groups, wanted)] for s in scores])
+
+
+@jax.jit
+def _ridge(view: View, problem: Outer, draws) -> tuple[jax.Array, jax.Array]:
+    """The ridge with which random coresets have the least outer loss, and that loss."""
+    rows, outer, width = view
+    grid = jnp.asarray(ridge_lib.RIDGES, rows.dtype)
+    root = jnp.sqrt(problem.weights)[:, None]
+
+    def errors(chosen):
+        some, own = rows[chosen], problem.targets[chosen]
+        gram = ridge_lib.products(some, some, width)
+        cross = ridge_lib.products(outer, some, width)
+        held_out = lambda dual: root * (cross @ dual - problem.outer_targets)  # noqa: E731
+        floor = 4 * jnp.finfo(jnp.float32).eps
+        return ridge_lib.errors_by_ridge(gram, own, grid, floor, held_out)
+
+    found = jnp.mean(jax.lax.map(errors, draws), axis=0)
+    best = jnp.argmin(found)
+    return grid[best], found[best] * problem.outer_targets.size

@@ -1,0 +1,323 @@
+"""A plan, carried out: members choose, short trainings compare, the best is started again."""
+
+import dataclasses
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from pbcs_jax import progress
+from pbcs_jax.objectives.ridge import LOGIT_SCALE
+from pbcs_jax.portfolio import facts as facts_lib
+from pbcs_jax.portfolio import judge as judge_lib
+from pbcs_jax.portfolio import members as members_lib
+from pbcs_jax.portfolio import plan as plan_lib
+from pbcs_jax.portfolio.facts import Data, Facts
+from pbcs_jax.portfolio.members import Member, Prepared
+from pbcs_jax.portfolio.plan import Plan
+
+AT_ONCE = 2
+"""Trainings of each judge in one trial."""
+_COMPILING = (
+    "/jax/core/compile/backend_compile_duration",
+    "/jax/core/compile/jaxpr_to_mlir_module_duration",
+)
+_LOG = logging.getLogger(__name__)
+
+
+class Judged(NamedTuple):
+    """One coreset that was compared.
+
+    Attributes:
+      name: of the member that chose it, and of its start.
+      score: the mean over judges and their trainings: accuracy on candidates that were not chosen
+        and on validation data, each class by its share; of regressions 1 - relative error.
+      error: the standard error of that mean over trainings; NaN of a single one.
+      trainings: of each judge.
+    """
+
+    name: str
+    score: float
+    error: float
+    trainings: int
+
+
+class Choice(NamedTuple):
+    """How 'auto' came to its result.
+
+    Attributes:
+      plan: what was done; as the option `plan` it repeats the choice to the same bits.
+      winner: the name of what was chosen by.
+      lead: its score less that of the best plain draw that was compared, which is stratified, or
+        random for a regression.
+      judged: all that was compared, best first.
+      seconds: of the search, without compiling.
+      compile_seconds: of compiling.
+    """
+
+    plan: Plan
+    winner: str
+    lead: float
+    judged: tuple[Judged, ...]
+    seconds: float
+    compile_seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        judged = [one._asdict() for one in self.judged]
+        return self._asdict() | {"plan": self.plan.to_dict(), "judged": judged}
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> "Choice":
+        """What `to_dict` made of one."""
+        judged = tuple(Judged(**one) for one in given["judged"])
+        return cls(**(given | {"plan": Plan.of(given["plan"]), "judged": judged}))
+
+
+class Found(NamedTuple):
+    """What a search gives.
+
+    Attributes:
+      indices: `[K]` sorted.
+      probabilities: `[n]`, the share of the coresets of the last comparison that hold each.
+      choice: how it came about.
+      prepared: what the members shared, with the votes on the labels.
+      everything: all candidates.
+      key: for their views.
+    """
+
+    indices: np.ndarray
+    probabilities: np.ndarray
+    choice: Choice
+    prepared: Prepared
+    everything: Data
+    key: jax.Array
+
+    def outputs(self) -> np.ndarray:
+        """`[n, C]` probabilities of classes, or `[n, ...]` numbers: what others make of each.
+
+        Those that were not in the pool are voted on now.
+        """
+        n, votes = len(self.everything.y), self.prepared.votes
+        if n > len(self.prepared.data.y):
+            views = members_lib.plain_views(self.key, self.everything, self.prepared.facts)
+            votes, _ = members_lib.clean(self.key, self.everything, list(views.values()), 1)
+        found = votes.outputs[:n]
+        if self.everything.num_classes:
+            return np.asarray(jax.nn.softmax(found * LOGIT_SCALE))
+        return found.reshape(np.shape(self.everything.y))
+
+
+class _Clock:
+    """Seconds of a search without those of compiling."""
+
+    def __init__(self, budget: float):
+        self.compiling = 0.0
+        self._budget = budget
+        self._began = time.perf_counter()
+
+    def heard(self, event: str, seconds: float, **_: Any) -> None:
+        """A listener of `jax.monitoring`."""
+        if event in _COMPILING:
+            self.compiling += seconds
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.perf_counter() - self._began - self.compiling
+
+    def has(self, more: float = 0.0) -> bool:
+        """Whether there is time left, for so many seconds more."""
+        return self.seconds + more <= self._budget
+
+
+class _Entry(NamedTuple):
+    """A coreset in the comparison, `indices` into the pool."""
+
+    member: Member
+    name: str
+    indices: np.ndarray
+
+
+def search(key: jax.Array, data: Any, model: Any, size: int, options: plan_lib.Auto) -> Found:
+    """Chooses `size` candidates.
+
+    Args:
+      key: PRNG key, consumed.
+      data: from `border.check_data`.
+      model: the user's own, see `as_model`; or None.
+      size: K.
+      options: the time budget, or the plan.
+    """
+    clock = _Clock(np.inf if options.plan is not None else options.time_budget)
+    jax.monitoring.register_event_duration_secs_listener(clock.heard)
+    try:
+        return _search(key, data, model, size, options, clock)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(clock.heard)
+
+
+def _search(key, data, model, size: int, options: plan_lib.Auto, clock: _Clock) -> Found:
+    classes = data.encoding.classes
+    num_classes = 0 if classes is None else len(classes)
+    validation = 0 if data.validation is None else len(data.validation[1])
+    n = len(data.y)
+    facts = Facts(n, size, num_classes, data.x.shape[1:], validation, model is not None)
+    judges = judge_lib.networks(facts, model)
+    network = judge_lib.default_network(facts) if model is None else model
+    plan = None if options.plan is None else Plan.of(options.plan)
+    size_of_pool = plan_lib.pool_of(facts, options.time_budget)
+    if plan is not None:
+        size_of_pool = plan.pool, plan.outer
+    keys = jax.random.split(key, 6)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(keys[0])).tolist())
+    everything = Data(data.x, data.y, data.validation, num_classes, np.zeros(1, int), np.arange(n))
+    pool = facts_lib.gather(
+        rng,
+        data.x,
+        data.y,
+        data.validation,
+        num_classes,
+        max(size_of_pool[0], size),
+        size_of_pool[1],
+    )
+    progress.stage("Looking at the data")
+    views = members_lib.plain_views(keys[1], pool, facts)
+    votes, kept = members_lib.clean(keys[2], pool, list(views.values()), size)
+    own = len(pool.y)
+    doubted = float(np.mean(votes.margins[own:] < 0)) if validation else 0.0
+    facts = facts._replace(outvoted=1 - float(np.mean(votes.kept[:own])), doubted=doubted)
+    if plan is None:
+        costs = sum(judge_lib.products(one, data.x[:1]) for one, _ in judges)
+        own_cost = judge_lib.products(network, data.x[:1])
+        plan = plan_lib.make(facts, options.time_budget, costs, own_cost)
+    if plan.networks:
+        progress.stage("Training networks")
+        views["tangents"] = members_lib.tangent_view(
+            keys[3], pool, network, size, plan.networks, kept
+        )
+    prepared = Prepared(pool, facts, views, kept, votes, network)
+    judge = judge_lib.Judge(keys[4], pool, judges, min(size, len(pool.y)))
+    seen, plan = _compare(keys[5], prepared, judge, plan, clock)
+    return _found(seen, plan, clock, prepared, everything, keys[1])
+
+
+def _compare(
+    key: jax.Array, prepared: Prepared, judge: judge_lib.Judge, plan: Plan, clock: _Clock
+) -> tuple["_Seen", Plan]:
+    """The trials of a plan until it ends, or the time; and the plan that was kept to."""
+    seen = _Seen()
+    wanted = plan.trials or 2 * (len(plan.members) + plan.restarts)
+    with progress.steps("Comparing", wanted) as at:
+        for done, name in enumerate(_trials(key, prepared, judge, plan, seen), 1):
+            at(min(done, wanted), name=name)
+            if done == plan.trials:
+                break
+            if not clock.has():
+                _LOG.info("The time budget ends the search after %d trials", done)
+                return seen, dataclasses.replace(plan, trials=done)
+    return seen, plan
+
+
+def _found(
+    seen: "_Seen", plan: Plan, clock: _Clock, prepared: Prepared, everything: Data, key: jax.Array
+) -> Found:
+    """The best of what was seen."""
+    last = seen.last()
+    best = seen.ranked(last)[0]
+    pool = prepared.data.rows
+    probabilities = np.zeros(len(everything.y), np.float32)
+    for i in last:
+        probabilities[pool[seen.entries[i].indices]] += 1 / len(last)
+    judged = [seen.judged(i) for i in seen.ranked(seen.scores)]
+    plain = [one.score for one in judged if one.name.split(",")[0] in ("stratified", "random")]
+    lead = seen.mean(best) - max(plain) if plain else math.nan
+    choice = Choice(
+        *(plan, seen.entries[best].name, lead, tuple(judged)),
+        *(round(clock.seconds, 2), round(clock.compiling, 2)),
+    )
+    indices = np.sort(pool[seen.entries[best].indices])
+    return Found(indices, probabilities, choice, prepared, everything, key)
+
+
+class _Seen:
+    """What has been chosen and judged so far."""
+
+    def __init__(self) -> None:
+        self.entries: list[_Entry] = []
+        self.scores: dict[int, list[float]] = {}
+
+    def add(self, entry: _Entry) -> bool:
+        """Whether it is new."""
+        if any(np.array_equal(entry.indices, one.indices) for one in self.entries):
+            return False
+        self.entries.append(entry)
+        return True
+
+    def mean(self, i: int) -> float:
+        """Of all trainings."""
+        return float(np.mean(self.scores[i]))
+
+    def ranked(self, which: Iterable[int]) -> list[int]:
+        """The best first; a mean over few trainings is drawn towards that of all coresets."""
+        of_all = np.mean([self.mean(i) for i in self.scores])
+        expected = {i: (sum(s) + of_all) / (len(s) + 1) for i, s in self.scores.items()}
+        return sorted(which, key=lambda i: -expected[i])
+
+    def last(self) -> list[int]:
+        """Those that were compared to the end, or nearly so."""
+        most = max(map(len, self.scores.values()))
+        return [i for i, found in self.scores.items() if 2 * len(found) >= most]
+
+    def judged(self, i: int) -> Judged:
+        """As it is reported."""
+        found = self.scores[i]
+        error = float(np.std(found, ddof=1) / np.sqrt(len(found))) if len(found) > 1 else math.nan
+        return Judged(self.entries[i].name, self.mean(i), error, len(found))
+
+
+def _trials(
+    key: jax.Array, prepared: Prepared, judge: judge_lib.Judge, plan: Plan, seen: _Seen
+) -> Iterator[str]:
+    """Does one thing after another, and names it; it may be stopped after each."""
+
+    def trained(i: int) -> None:
+        begin = len(seen.scores.get(i, ()))
+        found = judge(seen.entries[i].indices, range(begin, begin + AT_ONCE))
+        seen.scores[i] = seen.scores.get(i, []) + found.mean(0).tolist()
+
+    def tried(members: Sequence[Member]) -> Iterator[tuple[int, str]]:
+        for member in members:
+            name = member.name
+            chosen = members_lib.choose(member, prepared, key, plan.swaps)
+            if seen.add(_Entry(member, name, chosen)):
+                yield len(seen.entries) - 1, name
+
+    def halved(which: list[int]) -> Iterator[str]:
+        while len(which) > 1:
+            which = seen.ranked(which)[: -(-len(which) // 2)]
+            if len(seen.scores[which[0]]) >= plan.seeds:
+                return
+            for i in which:
+                trained(i)
+                yield "Comparing"
+
+    for i, name in tried(plan.members):
+        trained(i)
+        yield name
+    yield from halved(list(range(len(seen.entries))))
+    if not plan.restarts:
+        return
+    ranked = seen.ranked(seen.scores)
+    kind = next(seen.entries[i].member for i in ranked if seen.entries[i].member.views)
+    again = [kind._replace(start="random", seed=1 + i) for i in range(plan.restarts)]
+    fresh = []
+    for i, name in tried(again):
+        trained(i)
+        fresh.append(i)
+        yield name
+    yield from halved([ranked[0], *fresh])
