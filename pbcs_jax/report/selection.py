@@ -38,9 +38,13 @@ def write_selection(path: str | os.PathLike[str], result: Any) -> None:
     losses = result.history.get("outer_loss", ())
     facts: list[Fact] = [
         ("Chosen", f"{len(chosen)} of {len(result.probabilities)} {result.unit}"),
-        ("Outer steps", len(losses)),
     ]
+    if result.choice is None:
+        facts.append(("Outer steps", len(losses)))
     entries = progress_entries(losses, result.history.get("histogram", ()), result.unit)
+    if result.choice is not None:
+        facts.append(("Chosen by", result.choice.winner))
+        entries.append(choice_table(result.choice))
     if is_discrete:
         names, numbers = np.unique(labels, return_inverse=True)
         counts = np.bincount(numbers[chosen], minlength=len(names))
@@ -92,6 +96,25 @@ def chosen_table(
     columns = {"index": np.asarray(indices), **more, "probability": np.asarray(probabilities)}
     caption = f"{len(columns['index'])} {unit}. A click on the name of a column sorts by it."
     return f"Table of the chosen {unit}", caption, column_table(columns)
+
+
+def choice_table(choice: Any) -> Entry:
+    """What `objective='auto'` compared, the best first.
+
+    Args:
+      choice: See `portfolio.Choice`, a layer above this one.
+    """
+    judged = choice.judged
+    columns = {
+        "way to choose": [one.name for one in judged],
+        "score": [100 * one.score for one in judged],
+        "standard error": [100 * one.error for one in judged],
+        "trainings": [one.trainings for one in judged],
+    }
+    caption = "Short trainings on what each way chose, scored in percent on candidates that it did "
+    caption += f"not choose and on validation data. {len(judged)} were compared in "
+    caption += f"{choice.seconds:.0f} s, without {choice.compile_seconds:.0f} s of compiling."
+    return "What was compared", caption, column_table(columns)
 
 
 def suspect_table(
