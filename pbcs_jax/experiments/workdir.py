@@ -113,7 +113,8 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     names = [metrics.NAME, "coreset.npz", "report.html", "table.md"]
     for below in ("methods", "figures"):
         names += sorted(f"{below}/{f.name}" for f in (folder / below).glob("[!.]*.*"))
-    files = {name: digest(folder / name) for name in names if (folder / name).is_file()}
+    names = [name for name in names if "unreadable-" not in name and (folder / name).is_file()]
+    files = {name: digest(folder / name) for name in names}
     write_record(folder / SUMMARY, {**summary, "files": files})
 
 
