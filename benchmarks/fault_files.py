@@ -39,16 +39,16 @@ UNCHECKED = (".lock", "tensorboard")
 
 def _interrupted(folder: Path, everything: bool) -> None:
     """Leaves of a finished run what a killed one has."""
-    for name in ("summary.json", "report.html", "methods/kcenter.json"):
+    for name in ("summary.json", "report.html", "methods/stratified.json"):
         (folder / name).unlink()
     if everything:  # of the methods: only checkpoints are left
         shutil.rmtree(folder / "methods")
         (folder / "coreset.npz").unlink()
 
 
-def damaged(of: References, count: int) -> dict[str, int]:
+def damaged(of: References, count: int, seed: int = 1) -> dict[str, int]:
     """One file of a run is damaged, and the run is started again."""
-    rng = random.Random(1)
+    rng = random.Random(seed)
     tally = {"damaged files": count, "same result": 0, "refused": 0, "wrong": 0}
     for number in range(count):
         kind = ("network", "kernel")[number % 2]

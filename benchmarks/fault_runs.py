@@ -37,7 +37,7 @@ class Running:
 
     def __init__(self, arguments: Iterable[str], before: Callable[[], None] = lambda: None):
         """`before` is called in the new process."""
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (`wait` closes it)
         self.pid = os.fork()
         if not self.pid:
             _become(["launch.py", *arguments], self._log.fileno(), before)
@@ -99,7 +99,7 @@ def command(kind: str, data: Path, folder: Path) -> list[str]:
     options = {
         "data.path": data,
         "coreset_size": 9,
-        "methods": "('pbcs','uniform','kcenter')",
+        "methods": "('pbcs','uniform','stratified')",
         "selection.outer_steps": 8,
         "evaluation.num_seeds": 3,
         "checkpoint_every": 1,

@@ -44,9 +44,9 @@ def small(experiment: str, path: Path) -> dict[str, Any]:
     flat = config_lib.flatten(config_lib.TEMPLATES[experiment]())
     flat |= {"data.source": "npz", "data.name": "", "data.path": str(path), "inner.steps": 3}
     flat |= {"data.num_candidates" if "coreset_size" in flat else "data.num_samples": 0}
-    flat |= {"coreset_size" if "coreset_size" in flat else "num_inputs": 3}
+    flat |= {"coreset_size": 9} if "coreset_size" in flat else {"num_inputs": 3}
     flat |= {"selection.outer_steps": 2, "kernel.outer_steps": 2, "kernel.num_masks": 4}
-    flat |= {"evaluation.model": "mlp", "evaluation.steps": 3, "methods": ("pbcs", "uniform")}
+    flat |= {"evaluation.model": "mlp", "evaluation.steps": 20, "methods": ("pbcs", "uniform")}
     return flat
 
 

@@ -53,7 +53,7 @@ def open_workdir(
     Args:
       path: of the folder.
       config: of the run.
-      data: fingerprint of its data, see `data.fingerprint`; None where the run reads none itself.
+      data: fingerprint of its data, see `data.fingerprints`; None where the run reads none itself.
 
     Yields:
       The folder, with `config.json` in it.
