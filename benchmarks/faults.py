@@ -35,12 +35,12 @@ COUNTS = {
 full too."""
 
 
-def parts(place: Path, short: bool) -> dict[str, Callable[[], dict[str, Any]]]:
-    """What is to be run, by name."""
+def parts(place: Path, short: bool, scale: float) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What is to be run, by name; `scale` is the share of the full counts."""
     from benchmarks import fault_files, fault_runs, fault_soak, fault_values
 
-    of = fault_runs.References(place, attempts=1 if short else 2)
-    count = {name: counts[short] for name, counts in COUNTS.items()}
+    of = fault_runs.References(place, attempts=1 if short or scale < 1 else 2)
+    count = {name: round(counts[short] * scale) for name, counts in COUNTS.items()}
     return {
         "kills": lambda: fault_runs.kills(of, count["kills"]),
         "SIGTERM": lambda: fault_runs.kills(of, count["SIGTERM"], signal.SIGTERM),
@@ -48,7 +48,9 @@ def parts(place: Path, short: bool) -> dict[str, Callable[[], dict[str, Any]]]:
         "starts": lambda: fault_runs.starts(of, count["starts"]),
         "full disk": lambda: fault_runs.full_disk(of, count["full disk"]),
         "damaged files": lambda: fault_files.damaged(of, count["damaged files"]),
-        "configs": lambda: fault_values.fuzz(count["configs"], runs=0 if short else 40),
+        "configs": lambda: fault_values.fuzz(
+            count["configs"], runs=0 if short else round(40 * scale)
+        ),
         "misuses": fault_values.misuses,
         "data files": lambda: fault_files.bad_data(count["data files"]),
         "soak": lambda: fault_soak.soak(count["soak"]),
@@ -81,6 +83,7 @@ def main() -> None:
         default="",
         help="names of parts, with commas between; the others stay as they are in the file",
     )
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the counts")
     flags = parser.parse_args()
     # Most of a small run is compilation; all of them share what they compiled.
     cache = os.path.join(tempfile.gettempdir(), f"pbcs_jax_{os.getuid()}")
@@ -94,7 +97,7 @@ def main() -> None:
     if flags.only and os.path.exists(flags.out):
         results = json.loads(Path(flags.out).read_text())["parts"]
     with tempfile.TemporaryDirectory(prefix="faults-") as place:
-        todo = parts(Path(place), flags.short)
+        todo = parts(Path(place), flags.short, flags.scale)
         wanted = flags.only.split(",") if flags.only else list(todo)
         for name in wanted:
             if flags.short and not COUNTS[name][1] and COUNTS[name][0]:
@@ -104,9 +107,9 @@ def main() -> None:
             results[name]["seconds"] = round(time.monotonic() - began, 1)
             shown = ", ".join(f"{what} {value}" for what, value in results[name].items())
             print(f"{name}: {shown}", file=sys.stderr, flush=True)
+            measure.write(flags.out, "faults", {"parts": results})
     rows = [[name, ", ".join(f"{k}: {v}" for k, v in r.items())] for name, r in results.items()]
     print(measure.markdown(["part", "found"], rows))
-    measure.write(flags.out, "faults", {"parts": results})
 
 
 if __name__ == "__main__":
