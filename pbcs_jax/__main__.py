@@ -15,15 +15,19 @@ import jax
 from absl import app, flags
 from absl import logging as absl_logging
 
+from pbcs_jax import interrupt
 from pbcs_jax.compute.mesh import use_all_cores
 from pbcs_jax.errors import UserError, check_known
+from pbcs_jax.npz import reason
 from pbcs_jax.outer.loop import DivergenceError
 
-NEEDED = ("ml_collections", "orbax", "matplotlib", "PIL", "rich", "tensorboardX", "sklearn")
+NEEDED = ("ml_collections", "matplotlib", "PIL", "rich", "tensorboardX", "sklearn")
+AGAIN = "make room or mend it, then rerun the same command to continue"
 
 
 def run() -> None:
     """Reads the command line, and runs the experiment of the config that it names."""
+    interrupt.catch()
     if {"--help", "-h", "--helpfull", "-help"} & set(sys.argv[1:]):
         print(usage())
         return
@@ -36,7 +40,13 @@ def run() -> None:
         "config", help_string="FILE_OR_NAME[:PRESET] of the experiment.", lock_config=True
     )
     flags.DEFINE_string("workdir", None, "Folder of this run; by default runs/NAME_OF_THE_CONFIG.")
-    app.run(main, flags_parser=parse_flags)
+    try:
+        app.run(main, flags_parser=parse_flags)
+    except interrupt.Stopped as stopped:
+        print(interrupt.message(str(stopped)), file=sys.stderr)
+        sys.exit(interrupt.CODE)
+    finally:
+        interrupt.ignore()
 
 
 def configs() -> dict[str, Path]:
@@ -102,7 +112,8 @@ def keep_compiled_programs() -> None:
 
 def fail(message: str) -> NoReturn:
     """One line, and exit code 2."""
-    print(f"error: {message}", file=sys.stderr)
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+    print(f"error: {line}", file=sys.stderr)
     sys.exit(2)
 
 
@@ -133,8 +144,16 @@ def main(arguments: list[str]) -> None:
         EXPERIMENTS[experiment](config, str(flags.FLAGS.workdir or default), Console())
     except (UserError, DivergenceError) as error:
         fail(str(error))
-    except KeyboardInterrupt:
-        fail("interrupted: rerun the same command to continue from the last checkpoint")
+    except OSError as error:
+        fail(f"{reason(error)}{_where(error)}: {AGAIN}")
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        fail(f"no memory is left: use a smaller network or fewer samples, or {AGAIN}")
+
+
+def _where(error: OSError) -> str:
+    return f" at {error.filename!r}" if error.filename else ""
 
 
 if __name__ == "__main__":

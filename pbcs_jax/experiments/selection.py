@@ -6,8 +6,10 @@ import jax
 from ml_collections import ConfigDict
 
 from pbcs_jax.experiments import config as config_lib
+from pbcs_jax.experiments.checkpoints import Checkpoints
+from pbcs_jax.experiments.metrics import MetricsLog
 from pbcs_jax.experiments.task import Task
-from pbcs_jax.experiments.workdir import Checkpoints, MetricsLog
+from pbcs_jax.experiments.workdir import identity
 from pbcs_jax.outer import loop
 from pbcs_jax.report.files import write_npz
 from pbcs_jax.result import Result
@@ -16,19 +18,18 @@ from pbcs_jax.result import Result
 def select(key: jax.Array, config: ConfigDict, task: Task, folder: Path) -> Result:
     """What PBCS selects."""
     settings = config_lib.loop_settings(config, task.n)
-    checkpoints = Checkpoints(folder)
+    checkpoints = Checkpoints(folder, identity(folder))
     state = checkpoints.restore(loop.init(key, task.n, config_lib.size(config), settings))
-    log = MetricsLog(folder, last_step=0 if state is None else int(state.step))
+    log = MetricsLog(folder, checkpoints.history, 0 if state is None else int(state.step))
 
     def callback(state, metrics):
-        log.append(metrics)
-        checkpoints.save(state)
         task.watch(state, folder)
+        checkpoints.save(state, metrics)
+        log.append(state, metrics)
 
     try:
         return task.select(key, state, callback)
     finally:
-        checkpoints.close()
         log.close()
 
 

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
+from rich.markup import escape
 
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.workdir import open_workdir, origin
 from pbcs_jax.report.figures import sweep_figure
-from pbcs_jax.report.files import write_atomically, write_json
+from pbcs_jax.report.files import checksum, write_atomically, write_json
 from pbcs_jax.report.page import Entry, save_all, write_report
 from pbcs_jax.report.tables import (
     Cell,
@@ -55,10 +56,22 @@ def _sweep(run: Run, config: ConfigDict, workdir: str, console: Console) -> dict
     runs = {(p, s): at_point(config, p, s) for p in points for s in seeds}
     for one in runs.values():
         config_lib.check(one)
-    folder = open_workdir(workdir, config)
+    with open_workdir(workdir, config) as folder:
+        return _run_all(run, runs, config, folder, console)
+
+
+def _run_all(
+    run: Run,
+    runs: Mapping[tuple[str, int], ConfigDict],
+    config: ConfigDict,
+    folder: Path,
+    console: Console,
+) -> dict[str, Any]:
+    """Runs what is not finished, then writes what all of them show together."""
+    points, seeds = ([*dict.fromkeys(part)] for part in zip(*runs, strict=True))
     found: dict[str, list[dict[str, Any]]] = {point: [] for point in points}
     for number, ((point, seed), one) in enumerate(runs.items(), 1):
-        console.rule(f"{number} of {len(runs)}: {point or 'as configured'}, seed {seed}")
+        console.rule(escape(f"{number} of {len(runs)}: {point or 'as configured'}, seed {seed}"))
         found[point].append(run(one, str(folder / _below(point, seed)), console))
     taken = [one["seconds"] for summaries in found.values() for one in summaries]
     summary = {
@@ -73,8 +86,16 @@ def _sweep(run: Run, config: ConfigDict, workdir: str, console: Console) -> dict
 
 
 def _below(point: str, seed: int) -> str:
-    """The folder of one run, below the sweep's."""
-    return f"runs/{point.replace(' ', ',') or 'default'}/seed={seed}"
+    """The folder of one run, below the sweep's and nowhere else.
+
+    >>> _below("coreset_size=5 noise.rate=0.1", 0), _below("data.dir=/../x", 0)
+    ('runs/coreset_size=5,noise.rate=0.1/seed=0', 'runs/data.dir=_.._x-4fde370f/seed=0')
+    """
+    name = point.replace(" ", ",") or "default"
+    safe = "".join(c if c.isprintable() and c not in "/\\" else "_" for c in name)[:100]
+    if safe != name:  # another point may look the same now
+        safe += f"-{checksum(point)[:8]}"
+    return f"runs/{safe}/seed={seed}"
 
 
 def at_point(config: ConfigDict, point: str, seed: int) -> ConfigDict:
@@ -186,7 +207,7 @@ def _write(
     console.rule("All runs")
     for title, rows in tables.items():
         console.print(terminal_table(rows, f"{title}, mean ± std over seeds"))
-    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
+    console.print(f"Report: {escape(str(folder))}/report.html", soft_wrap=True)
 
 
 class Place(NamedTuple):

@@ -6,6 +6,7 @@ them, estimates the gradient of the expected outer loss, lets an optax optimiser
 projects onto C.
 """
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +26,9 @@ from pbcs_jax.outer.settings import Settings
 Metrics = dict[str, Any]
 
 HISTOGRAM_BINS = 20
+FORGET_ALL = 10
+"""Selections after which JAX's caches are emptied."""
+_forgotten = itertools.count(1)
 
 
 class DivergenceError(FloatingPointError):
@@ -161,7 +165,7 @@ def run(
       evaluate: see `step`.
       settings: the outer loop's.
       callback: called with the state and the metrics of the steps since the last call; both may be
-        kept.
+        kept. At a KeyboardInterrupt it is called once more.
       callback_every: outer steps between two calls.
 
     Returns:
@@ -172,18 +176,29 @@ def run(
     history: list[Metrics] = []
     pending: list[Metrics] = []
     first = int(state.step)
-    with progress.steps("Compiling", settings.outer_steps, first) as show:
-        for done in range(first + 1, settings.outer_steps + 1):
-            state, metrics = _donating_step(state, evaluate, settings)
-            pending.append(metrics)
-            if done % callback_every == 0 or done == settings.outer_steps:
-                pending = jax.device_get(pending)
-                _check_alive(pending, settings)
-                if callback is not None:
-                    callback(jax.tree.map(jnp.copy, state), pending)  # the next step donates ours
-                history += pending
-                pending = []
-            show(done, partial(_loss_text, metrics), "Selecting")
+
+    def report() -> None:
+        nonlocal pending
+        new, pending = jax.device_get(pending), []
+        _check_alive(new, settings)
+        if callback is not None:
+            callback(jax.tree.map(jnp.copy, state), new)  # the next step donates ours
+        history.extend(new)
+
+    try:
+        with progress.steps("Compiling", settings.outer_steps, first) as show:
+            for done in range(first + 1, settings.outer_steps + 1):
+                state, metrics = _donating_step(state, evaluate, settings)
+                pending.append(metrics)
+                if done % callback_every == 0 or done == settings.outer_steps:
+                    report()
+                show(done, partial(_loss_text, metrics), "Selecting")
+    except KeyboardInterrupt:
+        # Steps since the last call are kept too, unless the state is just being donated.
+        whole = pending and not state.probabilities.is_deleted()
+        if whole and int(state.step) == first + len(history) + len(pending):
+            report()
+        raise
     names = history[0] if history else {}
     return state, {name: np.stack([m[name] for m in history]) for name in names}
 
@@ -267,9 +282,12 @@ def forget() -> None:
     """Frees the programs of `run`, for whoever made an objective that is not used again.
 
     They would be kept as long as the process lives, and after a few hundred selections it would
-    have no room for more.
+    have no room for more. JAX also keeps what it traced, 0.1 to 1 MB per selection, in caches that
+    can be emptied only all at once, those of the user's own functions with them.
     """
     _donating_step.clear_cache()
+    if next(_forgotten) % FORGET_ALL == 0:
+        jax.clear_caches()
 
 
 def _check_alive(metrics: list[Metrics], settings: Settings) -> None:

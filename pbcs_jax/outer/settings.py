@@ -60,11 +60,13 @@ class Settings:
     smooth: float = 0.0
 
     def __post_init__(self):
-        check_number("outer_steps", self.outer_steps, least=0, whole=True)
+        check_number("outer_steps", self.outer_steps, least=0, most=2**31 - 1, whole=True)
         self.transformation()
         # The leave-one-out baseline needs two masks; with one, use baseline='none'.
         least = self.gradient_estimator().min_masks
         check_number("num_masks", self.num_masks, least=least, whole=True)
+        check_number("temperature", self.temperature, least=0, above=True)
+        check_number("path_until", self.path_until, least=0, most=1)
         check_number("smooth", self.smooth, least=0)
         if self.max_ratio != 0:
             check_number("max_ratio", self.max_ratio, least=1)
