@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from pbcs_jax import processes
 from pbcs_jax import progress as progress_lib
 from pbcs_jax.border import Data, check_data, check_key
 from pbcs_jax.choices import Choice, Inputs, Samples
@@ -230,6 +231,7 @@ def _select(
         data = check_data(
             call.x, call.y, call.validation, _kind(objective.loss_fn), objective.scale
         )
+        _agree(key, call, asked, data)
         n, size, choice, settings, names = choose(data, call.size, asked)
         run_key, draw_key, build_key = jax.random.split(key, 3)
         x, y, validation = data.x, data.y, data.validation
@@ -258,6 +260,27 @@ def _select(
         find = lambda: _suspects(predict(jax.random.fold_in(draw_key, 2), indices), data)  # noqa: E731
     return dataclasses.replace(
         result, labels=data.encoding.decode(y), pictures=_pictures(data.given), find_suspects=find
+    )
+
+
+def _agree(key: jax.Array, call: _Call, asked: _Asked, data: Data) -> None:
+    """Raises unless all processes that select together were called with the same."""
+    mesh = asked.compute.mesh
+    if mesh is not None and not processes.span(mesh):
+        return
+    held_out = data.validation or (np.zeros(0), np.zeros(0))
+    start = call.start.probabilities if isinstance(call.start, loop.State) else call.start
+    records = [asked.loop, vars(asked.objective), call.size]
+    processes.agree(
+        {
+            "key": np.asarray(jax.random.key_data(key)),
+            "x": data.x,
+            "y": data.y,
+            "validation x": held_out[0],
+            "validation y": held_out[1],
+            "start": np.zeros(0) if start is None else np.asarray(start),
+            "the set of options": processes.plain(records),
+        }
     )
 
 

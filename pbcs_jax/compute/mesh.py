@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from pbcs_jax import processes
+
 AXIS = "masks"
 
 
@@ -39,17 +41,24 @@ def mask_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
 
 
 def solver_mesh() -> Mesh:
-    """The mesh for objectives that are linear algebra: all devices, but only one of CPU devices.
+    """The mesh for objectives that are linear algebra: all devices, of CPUs one per process.
 
     Its routines keep all cores busy by themselves, and block a thread that CPU devices share.
     """
     on_cpu = jax.default_backend() == "cpu"
-    return mask_mesh(jax.local_devices()[:1] if on_cpu else None)
+    return mask_mesh(_one_per_process() if on_cpu else None)
+
+
+def _one_per_process() -> list[jax.Device]:
+    first: dict[int, jax.Device] = {}
+    for device in jax.devices():
+        first.setdefault(device.process_index, device)
+    return list(first.values())
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
     """The arrays of `tree` on every device of the mesh."""
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+    return processes.place(tree, NamedSharding(mesh, PartitionSpec()))
 
 
 def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:

@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax import processes
 from pbcs_jax.choices import Choice, Samples
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.chunks import in_chunks
-from pbcs_jax.compute.plan import LARGEST_OUTER_CHUNK, Compute, plan
+from pbcs_jax.compute.plan import LARGEST_OUTER_CHUNK, Compute, memory_budget, plan
 from pbcs_jax.errors import UserError, check_known, check_number, one_line
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.losses import is_classes
@@ -139,9 +140,10 @@ def network_objective(
         x,
         rows=inner.batch_size or choice.levels[-1] or len(x),
         num_masks=-(-num_masks // mesh.size),
-        device=mesh.devices.flat[0],
+        device=mesh.local_devices[0],
         path_steps=path_steps,
         compute=compute,
+        budget=processes.least(mesh, memory_budget(mesh.local_devices[0])),
     )
     data = mesh_lib.replicate(_Data(choice, x, y, validation), mesh)
 

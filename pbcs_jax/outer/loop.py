@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import Partial
 
-from pbcs_jax import progress
+from pbcs_jax import processes, progress
 from pbcs_jax.errors import UserError, check_number
 from pbcs_jax.outer import masks, projection
 from pbcs_jax.outer.base import Objective
@@ -255,7 +255,8 @@ def _place(state: State, evaluate: Objective) -> tuple[State, Partial]:
     for leaf in jax.tree.leaves(evaluate):
         sharding = getattr(leaf, "sharding", None)
         if isinstance(sharding, NamedSharding) and sharding.is_fully_replicated:
-            return jax.device_put(state, NamedSharding(sharding.mesh, PartitionSpec())), evaluate
+            everywhere = NamedSharding(sharding.mesh, PartitionSpec())
+            return processes.place(state, everywhere), evaluate
     return state, evaluate
 
 
