@@ -1,6 +1,7 @@
 """The command line: `pbcs`, `python -m pbcs_jax`, and launch.py of a clone.
 
 pbcs --config=FILE_OR_NAME[:PRESET] [--workdir=DIR] [--config.KEY=VALUE ...]
+     [--coordinator=HOST:PORT --num_processes=N --process_id=I]
 """
 
 import ast
@@ -8,6 +9,7 @@ import importlib.util
 import logging
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,10 +17,12 @@ import jax
 from absl import app, flags
 from absl import logging as absl_logging
 
+from pbcs_jax import processes
 from pbcs_jax.compute.mesh import use_all_cores
-from pbcs_jax.errors import UserError, check_known
+from pbcs_jax.errors import UserError, check_known, one_line
 from pbcs_jax.outer.loop import DivergenceError
 
+PROCESSES = ("coordinator", "num_processes", "process_id")
 NEEDED = ("ml_collections", "orbax", "matplotlib", "PIL", "rich", "tensorboardX", "sklearn")
 
 
@@ -36,6 +40,9 @@ def run() -> None:
         "config", help_string="FILE_OR_NAME[:PRESET] of the experiment.", lock_config=True
     )
     flags.DEFINE_string("workdir", None, "Folder of this run; by default runs/NAME_OF_THE_CONFIG.")
+    flags.DEFINE_string("coordinator", None, "host:port of process 0, where jax does not find it.")
+    flags.DEFINE_integer("num_processes", None, "How many processes there are.")
+    flags.DEFINE_integer("process_id", None, "The number of this one, from 0.")
     app.run(main, flags_parser=parse_flags)
 
 
@@ -102,8 +109,19 @@ def keep_compiled_programs() -> None:
 
 def fail(message: str) -> NoReturn:
     """One line, and exit code 2."""
-    print(f"error: {message}", file=sys.stderr)
-    sys.exit(2)
+    leave(2, message)
+
+
+def say(message: str) -> None:
+    """One line of error, with the name of this process if there are several."""
+    print(f"error: {processes.name()}{message}", file=sys.stderr, flush=True)
+
+
+def leave(code: int, message: str, orderly: bool = True) -> NoReturn:
+    """One line, and an exit code; see `processes.end`."""
+    say(message)
+    processes.end(code, message, orderly)
+    sys.exit(code)
 
 
 def main(arguments: list[str]) -> None:
@@ -125,14 +143,30 @@ def main(arguments: list[str]) -> None:
         fail(f"config file {file!r} cannot be read: --help lists those that there are")
     default = Path("runs", "-".join(filter(None, [Path(file).stem, preset])))
     keep_compiled_programs()
-    use_all_cores()
     absl_logging.set_verbosity(absl_logging.WARNING)
-    logging.getLogger("pbcs_jax").setLevel(logging.INFO)  # of this package only
     try:
+        processes.start(*(flags.FLAGS[name].value for name in PROCESSES))
+        use_all_cores()
+        jax.devices()  # processes find each other's devices within two minutes, or not at all
+        if processes.is_first():
+            logging.getLogger("pbcs_jax").setLevel(logging.INFO)  # of this package only
         check_known("experiment", experiment, EXPERIMENTS)
-        EXPERIMENTS[experiment](config, str(flags.FLAGS.workdir or default), Console())
+        if processes.are_several():
+            processes.heed_signals(say)
+        processes.agree({"the config": config.to_dict()})
+        console = Console(quiet=not processes.is_first())
+        EXPERIMENTS[experiment](config, str(flags.FLAGS.workdir or default), console)
     except (UserError, DivergenceError) as error:
         fail(str(error))
+    except processes.Ended as ended:
+        leave(ended.code, str(ended))
+    except Exception as error:
+        if not processes.are_several():
+            raise
+        if processes.is_lost(error):
+            leave(1, processes.lost(), orderly=False)
+        traceback.print_exc()
+        leave(1, one_line(error), orderly=False)
     except KeyboardInterrupt:
         fail("interrupted: rerun the same command to continue from the last checkpoint")
 

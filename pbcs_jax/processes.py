@@ -6,10 +6,12 @@ nothing, at once.
 """
 
 import contextlib
+import ctypes
 import dataclasses
 import hashlib
 import itertools
 import os
+import signal
 import socket
 import sys
 import time
@@ -28,8 +30,12 @@ HEARTBEAT = 20
 """Seconds without a sign of life after which a process counts as lost."""
 SHUTDOWN = 10
 """Seconds in which all processes must have come to their end."""
-# Who waits here is ended by the heartbeat of the others, not by the clock.
-_FOREVER = 7 * 24 * 3600 * 1000
+ROLL_CALL = 4
+"""Seconds in which those that are left notice that another is lost."""
+PREEMPTED = 75
+"""Exit code of a run that was told to end: rerun the same command."""
+_TOLD = "SIGTERM came: rerun the same command to continue from the last checkpoint"
+_ENDS, _ALIVE = "pbcs/ends/", "pbcs/alive/"
 _LARGEST_HASHED = 1 << 26  # bytes; of larger arrays some rows stand for all
 _ROWS = 1000
 
@@ -60,6 +66,7 @@ def start(
             "than num_processes"
         )
     _spare_threads()
+    jax.config.update("jax_enable_preemption_service", False)  # `check_signals` is in its place
     try:
         jax.distributed.initialize(
             coordinator,
@@ -136,10 +143,14 @@ def gather(value: str) -> list[str]:
     """The values of all processes, by their number. All of them must call this."""
     if not are_several():
         return [value]
-    client, place = global_state.client, f"pbcs/{next(_names)}"
-    client.key_value_set(f"{place}/{global_state.process_id}", value)
-    client.wait_at_barrier(f"{place}/all", _FOREVER)
-    found = client.key_value_dir_get(f"{place}/")
+    client, place = global_state.client, f"pbcs/{next(_names)}/"
+    client.key_value_set(f"{place}{global_state.process_id}", value)
+
+    def all_of_them():
+        found = client.key_value_dir_get(place)
+        return found if len(found) == global_state.num_processes else None
+
+    found = _wait(all_of_them)
     return [one for _, one in sorted((int(key.rpartition("/")[2]), one) for key, one in found)]
 
 
@@ -150,27 +161,32 @@ def from_first(value: Callable[[], str]) -> str:
     """
     if not are_several():
         return value()
-    client, place = global_state.client, f"pbcs/{next(_names)}"
+    client, place = global_state.client, f"pbcs/{next(_names)}/"
     if is_first():
         own = value()
-        client.key_value_set(place, own)
+        client.key_value_set(f"{place}0", own)
         return own
-    return client.blocking_key_value_get(place, _FOREVER)
+    [(_, found)] = _wait(lambda: client.key_value_dir_get(place) or None)
+    return found
+
+
+def _wait(look: Callable[[], Any]) -> Any:
+    """What `look()` gives when it is no longer None; raises once a process has said it ends."""
+    pause = 0.002
+    while (found := look()) is None:
+        for _, text in global_state.client.key_value_dir_get(_ENDS):
+            code, _, why = text.partition(" ")
+            raise Ended(int(code), why)
+        if global_state.client.key_value_dir_get(_ALIVE):
+            raise ConnectionError("UNAVAILABLE: an exchange of others failed")
+        time.sleep(pause)
+        pause = min(2 * pause, 0.5)
+    return found
 
 
 def arrays_from_first(tree: Any) -> Any:
     """Arrays of process 0, on all; the others give some of the same shapes and types."""
     return multihost_utils.broadcast_one_to_all(tree) if are_several() else tree
-
-
-@contextlib.contextmanager
-def first_goes_first() -> Iterator[None]:
-    """Process 0 does what is inside, then the others do: what it downloads they find."""
-    if not is_first():
-        from_first(str)
-    yield
-    if is_first():
-        from_first(lambda: "done")
 
 
 def agree(parts: Mapping[str, Any]) -> None:
@@ -236,29 +252,103 @@ def least(mesh: Mesh, own: int) -> int:
     return min(int(size) // hosts.count(host) for host, size in found)
 
 
-def end(code: int) -> None:
-    """Ends this process with a code, without waiting long for the others."""
-    sys.stdout.flush()
+class Ended(Exception):
+    """All processes end with this exit code, for this reason."""
+
+    def __init__(self, code: int, why: str):
+        super().__init__(why)
+        self.code = code
+
+
+class _Signals:
+    """What SIGTERM does: it ends this process at once, or, in a selection, all at one step."""
+
+    together = False
+    came = False
+    aborted: Any = None
+
+    def __call__(self, *_: Any) -> None:
+        self.came = True
+        if not self.together:
+            raise Ended(PREEMPTED, _TOLD)
+
+
+_signals = _Signals()
+
+
+def heed_signals(say: Callable[[str], None]) -> None:
+    """From now on SIGTERM raises `Ended` here, and in `stops_together` on all processes.
+
+    Where another process falls silent JAX names it and aborts this one, from a thread of its own
+    and in many lines. Instead of the last of them, `say` gets one.
+    """
+    signal.signal(signal.SIGTERM, _signals)
+
+    def aborted(_: int) -> None:
+        say("a process is lost, the lines above name it: rerun the same command")
+        os._exit(1)
+
+    # A handler of Python's would wait for the main thread, which waits for the other process.
+    _signals.aborted = ctypes.CFUNCTYPE(None, ctypes.c_int)(aborted)
+    ctypes.CDLL(None).signal(int(signal.SIGABRT), _signals.aborted)
+
+
+@contextlib.contextmanager
+def stops_together() -> Iterator[None]:
+    """While it lasts SIGTERM waits for `check_signals`."""
+    _signals.together = are_several()
+    try:
+        yield
+    finally:
+        _signals.together = False
+
+
+def check_signals() -> None:
+    """Raises `Ended` on all processes if one was told to end; all must call it at the same step."""
+    if are_several() and "1" in gather(str(int(_signals.came))):
+        raise Ended(PREEMPTED, _TOLD)
+
+
+def end(code: int, why: str, orderly: bool = True) -> None:
+    """Ends this process with a code, whatever the others do; does nothing if there are none.
+
+    Args:
+      code: the exit code.
+      why: for those that wait for this process.
+      orderly: whether all processes are likely to come here within `SHUTDOWN` seconds.
+    """
+    if not are_several():
+        return
     with contextlib.suppress(Exception):
-        jax.distributed.shutdown()
+        global_state.client.key_value_set(f"{_ENDS}{global_state.process_id}", f"{code} {why}")
+    if orderly:
+        with contextlib.suppress(Exception):
+            jax.distributed.shutdown()
+    sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether an error is that of an exchange with a process that is no longer there."""
+    text = str(error).lower()
+    return any(word in text for word in ("gloo", "unavailable", "heartbeat", "nccl", "coordinat"))
 
 
 def lost() -> str:
     """Which processes no longer answer, in words, after a failed exchange.
 
-    All that are alive call this within a few seconds of each other: an exchange that fails fails
-    for all.
+    An exchange that fails fails for all that are left, so that they call this together.
     """
     client = global_state.client
     try:
-        client.key_value_set(f"pbcs/alive/{global_state.process_id}", "")
-        time.sleep(5)
-        found = {int(key.rpartition("/")[2]) for key, _ in client.key_value_dir_get("pbcs/alive/")}
+        client.key_value_set(f"{_ALIVE}{global_state.process_id}", "")
+        time.sleep(ROLL_CALL)
+        alive = {int(key.rpartition("/")[2]) for key, _ in client.key_value_dir_get(_ALIVE)}
     except Exception:  # process 0 keeps these values
         return "process 0 is lost"
-    gone = sorted(set(range(global_state.num_processes)) - found)
-    if not gone:
-        return "an exchange between processes failed"
-    return f"process {', '.join(map(str, gone))} is lost"
+    if is_first():
+        time.sleep(ROLL_CALL / 2)  # until the others have read them
+    gone = sorted(set(range(global_state.num_processes)) - alive)
+    names = ", ".join(map(str, gone))
+    return f"process {names} is lost" if gone else "an exchange between processes failed"

@@ -36,7 +36,7 @@ class Judge:
     def __call__(self, coresets: list[np.ndarray]) -> Iterator[list[float]]:
         """Yields lists of accuracies, one per coreset, as many at once as there are devices."""
         size = max(len(indices) for indices in coresets)
-        devices = jax.devices()
+        devices = jax.local_devices()  # process 0 judges alone
         if devices[0].platform == "cpu":  # a device without a coreset would only take up a core
             devices = devices[: len(coresets)]
         mesh = mask_mesh(devices)

@@ -14,7 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from pbcs_jax import progress
+from pbcs_jax import processes, progress
 from pbcs_jax.data import Problem
 from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.experiments import config as config_lib
@@ -38,10 +38,14 @@ def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Conso
     config_lib.check(config)
     for method in config.methods:
         check_known("method", method, experiment.methods)
+    if not processes.is_first():
+        selection.take_part(experiment, config)
+        return {}
     size, unit = config_lib.size(config), experiment.unit(config)
     summary_file = Path(workdir).expanduser() / "summary.json"
     if summary_file.exists():
         folder = open_workdir(workdir, config)
+        selection.invite(False)
         console.print(f"This run is finished: its results are in {folder}")
     else:
         problem = config_lib.load_problem(config)
@@ -76,9 +80,10 @@ def _choose_and_judge(
     Returns:
       By method `{seconds, judging_seconds, runs {net: [accuracy]}, coresets [[index]]}`.
     """
-    pbcs_key, baseline_key, judge_key = jax.random.split(jax.random.key(config.seed), 3)
+    pbcs_key, baseline_key, judge_key = config_lib.keys(config)
     judges = make_judges(config, problem, task, judge_key)
     records: dict[str, dict[str, Any]] = {}
+    selection.invite("pbcs" in config.methods and not (folder / "methods" / "pbcs.json").exists())
     for name in config.methods:
         # A method that an interrupted run had finished is not repeated.
         file = folder / "methods" / f"{name}.json"

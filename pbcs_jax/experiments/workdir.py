@@ -174,13 +174,16 @@ class Checkpoints:
     """The outer loop's state, by orbax. A damaged checkpoint falls back to the one before."""
 
     def __init__(self, folder: Path):
-        self._manager = ocp.CheckpointManager(
-            folder / "checkpoints", options=ocp.CheckpointManagerOptions(max_to_keep=3)
+        (folder / "checkpoints").mkdir(exist_ok=True)
+        alone = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=3, create=False, multiprocessing_options=alone
         )
+        self._manager = ocp.CheckpointManager(folder / "checkpoints", options=options)
 
     def save(self, state: State) -> None:
         """Saves in the background."""
-        self._manager.save(int(state.step), args=ocp.args.StandardSave(_storable(state)))
+        self._manager.save(int(state.step), args=ocp.args.StandardSave(jax.device_get(_storable(state))))
 
     def restore(self, like: State) -> State | None:
         """The newest state that can be read, or None."""
