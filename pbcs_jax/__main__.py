@@ -17,17 +17,20 @@ import jax
 from absl import app, flags
 from absl import logging as absl_logging
 
-from pbcs_jax import processes
+from pbcs_jax import interrupt, processes
 from pbcs_jax.compute.mesh import use_all_cores
 from pbcs_jax.errors import UserError, check_known, one_line
+from pbcs_jax.npz import reason
 from pbcs_jax.outer.loop import DivergenceError
 
 PROCESSES = ("coordinator", "num_processes", "process_id")
-NEEDED = ("ml_collections", "orbax", "matplotlib", "PIL", "rich", "tensorboardX", "sklearn")
+NEEDED = ("ml_collections", "matplotlib", "PIL", "rich", "tensorboardX", "sklearn")
+AGAIN = "make room or mend it, then rerun the same command to continue"
 
 
 def run() -> None:
     """Reads the command line, and runs the experiment of the config that it names."""
+    interrupt.catch()
     if {"--help", "-h", "--helpfull", "-help"} & set(sys.argv[1:]):
         print(usage())
         return
@@ -43,7 +46,13 @@ def run() -> None:
     flags.DEFINE_string("coordinator", None, "host:port of process 0, where jax does not find it.")
     flags.DEFINE_integer("num_processes", None, "How many processes there are.")
     flags.DEFINE_integer("process_id", None, "The number of this one, from 0.")
-    app.run(main, flags_parser=parse_flags)
+    try:
+        app.run(main, flags_parser=parse_flags)
+    except interrupt.Stopped as stopped:
+        print(interrupt.message(str(stopped)), file=sys.stderr)
+        sys.exit(interrupt.CODE)
+    finally:
+        interrupt.ignore()
 
 
 def configs() -> dict[str, Path]:
@@ -109,19 +118,15 @@ def keep_compiled_programs() -> None:
 
 def fail(message: str) -> NoReturn:
     """One line, and exit code 2."""
-    leave(2, message)
+    say(f"error: {processes.name()}", message)
+    processes.end(2, message)
+    sys.exit(2)
 
 
-def say(message: str) -> None:
-    """One line of error, with the name of this process if there are several."""
-    print(f"error: {processes.name()}{message}", file=sys.stderr, flush=True)
-
-
-def leave(code: int, message: str, orderly: bool = True) -> NoReturn:
-    """One line, and an exit code; see `processes.end`."""
-    say(message)
-    processes.end(code, message, orderly)
-    sys.exit(code)
+def say(before: str, message: str) -> None:
+    """One line on standard error."""
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+    print(f"{before}{line}", file=sys.stderr, flush=True)
 
 
 def main(arguments: list[str]) -> None:
@@ -152,23 +157,33 @@ def main(arguments: list[str]) -> None:
             logging.getLogger("pbcs_jax").setLevel(logging.INFO)  # of this package only
         check_known("experiment", experiment, EXPERIMENTS)
         if processes.are_several():
-            processes.heed_signals(say)
-        processes.agree({"the config": config.to_dict()})
+            processes.heed_signals(lambda why: say(f"error: {processes.name()}", why))
         console = Console(quiet=not processes.is_first())
-        EXPERIMENTS[experiment](config, str(flags.FLAGS.workdir or default), console)
+        with processes.named_losses():
+            processes.agree({"the config": config.to_dict()})
+            EXPERIMENTS[experiment](config, str(flags.FLAGS.workdir or default), console)
     except (UserError, DivergenceError) as error:
         fail(str(error))
     except processes.Ended as ended:
-        leave(ended.code, str(ended))
-    except Exception as error:
-        if not processes.are_several():
+        before = "" if ended.code == interrupt.CODE else "error: "
+        say(before + processes.name(), str(ended))
+        processes.end(ended.code, str(ended), orderly=ended.code != 1)
+    except OSError as error:
+        fail(f"{reason(error)}{_where(error)}: {AGAIN}")
+    except (MemoryError, jax.errors.JaxRuntimeError) as error:
+        if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        if processes.is_lost(error):
-            leave(1, processes.lost(), orderly=False)
-        traceback.print_exc()
-        leave(1, one_line(error), orderly=False)
-    except KeyboardInterrupt:
-        fail("interrupted: rerun the same command to continue from the last checkpoint")
+        fail(f"no memory is left: use a smaller network or fewer samples, or {AGAIN}")
+    except Exception as error:
+        if processes.are_several():  # else the others would wait for this one
+            traceback.print_exc()
+            say(f"error: {processes.name()}", one_line(error))
+            processes.end(1, one_line(error), orderly=False)
+        raise
+
+
+def _where(error: OSError) -> str:
+    return f" at {error.filename!r}" if error.filename else ""
 
 
 if __name__ == "__main__":

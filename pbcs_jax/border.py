@@ -4,8 +4,8 @@ Behind it there are float32 inputs, all finite, and either int32 classes 0..C-1 
 of a regression. `Encoding` remembers what the user called them.
 """
 
+import math
 import operator
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax import memory
 from pbcs_jax.errors import UserError, check_number
 
 KINDS = ("auto", "classes", "numbers", "as_given")
@@ -322,11 +323,8 @@ def _as_array(what: str, x: Any) -> np.ndarray:
 
 
 def _from_sparse(what: str, x: Any) -> np.ndarray:
-    needed, memory = (
-        4 * int(np.prod(x.shape)),
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-    )
-    if needed > memory // 4:
+    needed = 4 * math.prod(x.shape)
+    if needed > memory.total() // 4:
         raise UserError(
             f"{what} is a sparse matrix that takes {needed / 2**30:.1f} GB as an array: reduce its "
             "columns first, for example with sklearn.decomposition.TruncatedSVD"

@@ -13,6 +13,15 @@ class UserError(ValueError):
     """
 
 
+class DamagedError(UserError):
+    """A file is not as it was written."""
+
+    def __init__(self, path: Any, why: str, remedy: str = "restore it or remove it"):
+        """`why` is what was noticed, `remedy` what the user can do."""
+        super().__init__(f"file {str(path)!r} is damaged ({why}): {remedy}")
+        self.path, self.why = path, why
+
+
 def check_known(what: str, value: Any, known: Iterable[str], more: str = "") -> None:
     """Raises unless `value` is one of `known`.
 

@@ -24,6 +24,7 @@ from jax._src.distributed import global_state  # its store of small values has n
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 
+from pbcs_jax import interrupt
 from pbcs_jax.errors import UserError
 
 HEARTBEAT = 20
@@ -32,9 +33,6 @@ SHUTDOWN = 10
 """Seconds in which all processes must have come to their end."""
 ROLL_CALL = 4
 """Seconds in which those that are left notice that another is lost."""
-PREEMPTED = 75
-"""Exit code of a run that was told to end: rerun the same command."""
-_TOLD = "SIGTERM came: rerun the same command to continue from the last checkpoint"
 _ENDS, _ALIVE = "pbcs/ends/", "pbcs/alive/"
 _LARGEST_HASHED = 1 << 26  # bytes; of larger arrays some rows stand for all
 _ROWS = 1000
@@ -252,7 +250,7 @@ def least(mesh: Mesh, own: int) -> int:
     return min(int(size) // hosts.count(host) for host, size in found)
 
 
-class Ended(Exception):
+class Ended(BaseException):
     """All processes end with this exit code, for this reason."""
 
     def __init__(self, code: int, why: str):
@@ -264,25 +262,27 @@ class _Signals:
     """What SIGTERM does: it ends this process at once, or, in a selection, all at one step."""
 
     together = False
-    came = False
+    came = ""
     aborted: Any = None
 
-    def __call__(self, *_: Any) -> None:
-        self.came = True
+    def __call__(self, number: int, *_: Any) -> None:
+        self.came = signal.Signals(number).name
         if not self.together:
-            raise Ended(PREEMPTED, _TOLD)
+            raise Ended(interrupt.CODE, interrupt.message(self.came))
 
 
 _signals = _Signals()
 
 
 def heed_signals(say: Callable[[str], None]) -> None:
-    """From now on SIGTERM raises `Ended` here, and in `stops_together` on all processes.
+    """From now on SIGTERM and SIGINT raise `Ended` here, in `stops_together` on all processes.
 
     Where another process falls silent JAX names it and aborts this one, from a thread of its own
     and in many lines. Instead of the last of them, `say` gets one.
     """
-    signal.signal(signal.SIGTERM, _signals)
+    signal.set_wakeup_fd(-1)  # no time limit of one process's own: all come to one step first
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _signals)
 
     def aborted(_: int) -> None:
         say("a process is lost, the lines above name it: rerun the same command")
@@ -305,8 +305,9 @@ def stops_together() -> Iterator[None]:
 
 def check_signals() -> None:
     """Raises `Ended` on all processes if one was told to end; all must call it at the same step."""
-    if are_several() and "1" in gather(str(int(_signals.came))):
-        raise Ended(PREEMPTED, _TOLD)
+    told = [name for name in gather(_signals.came) if name]
+    if are_several() and told:
+        raise Ended(interrupt.CODE, interrupt.message(told[0]))
 
 
 def end(code: int, why: str, orderly: bool = True) -> None:
@@ -329,13 +330,20 @@ def end(code: int, why: str, orderly: bool = True) -> None:
     os._exit(code)
 
 
-def is_lost(error: Exception) -> bool:
-    """Whether an error is that of an exchange with a process that is no longer there."""
-    text = str(error).lower()
-    return any(word in text for word in ("gloo", "unavailable", "heartbeat", "nccl", "coordinat"))
+@contextlib.contextmanager
+def named_losses() -> Iterator[None]:
+    """Within it an exchange that fails raises `Ended`, with the number of the lost process."""
+    try:
+        yield
+    except Exception as error:
+        text = str(error).lower()
+        signs = ("gloo", "unavailable", "heartbeat", "nccl", "coordinat")
+        if not are_several() or not any(sign in text for sign in signs):
+            raise
+        raise Ended(1, _lost()) from error
 
 
-def lost() -> str:
+def _lost() -> str:
     """Which processes no longer answer, in words, after a failed exchange.
 
     An exchange that fails fails for all that are left, so that they call this together.

@@ -2,14 +2,14 @@
 
 import dataclasses
 import os
-import zipfile
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pbcs_jax.errors import UserError
+from pbcs_jax import npz
+from pbcs_jax.errors import DamagedError, UserError
 from pbcs_jax.report.files import write_npz
 
 
@@ -83,9 +83,9 @@ class Result:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Result":
         """What `save` has written."""
+        file = npz.check_file("path", path, "give a file of Result.save")
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            _, arrays = npz.read(file)
             parts: dict[str, dict[str, Any]] = {"": {}, "suspects": {}, "history": {}}
             for name, value in arrays.items():
                 part, _, field = name.rpartition("/")
@@ -93,11 +93,12 @@ class Result:
             suspects = Suspects(**parts["suspects"]) if parts["suspects"] else None
             own = parts[""] | {"unit": str(parts[""]["unit"])}
             result = cls(**own, history=parts["history"])
+            _check_loaded(result)
             result.__dict__["suspects"] = suspects
             return result
-        except FileNotFoundError as error:
-            raise UserError(f"path is {str(path)!r}: there is no such file") from error
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        except (DamagedError, OSError, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, UserError) and not isinstance(error, DamagedError):
+                raise
             raise UserError(
                 f"path is {str(path)!r}: it is damaged, or no file of Result.save; save it again"
             ) from error
@@ -110,3 +111,13 @@ class Result:
         from pbcs_jax.report.selection import write_selection
 
         write_selection(path, self)
+
+
+def _check_loaded(result: Result) -> None:
+    """Raises a ValueError unless the indices and probabilities of a file can be a selection's."""
+    indices, s = result.indices, result.probabilities
+    sound = indices.ndim == s.ndim == 1 and indices.dtype.kind in "iu" and s.dtype.kind == "f"
+    if not sound or np.any(indices < 0) or np.any(indices >= len(s)):
+        raise ValueError("indices")
+    if not np.all((s >= 0) & (s <= 1)):
+        raise ValueError("probabilities")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pbcs_jax import processes
+from pbcs_jax import memory, processes
 from pbcs_jax import progress as progress_lib
 from pbcs_jax.border import Data, check_data, check_key
 from pbcs_jax.choices import Choice, Inputs, Samples
@@ -330,7 +330,13 @@ def _inputs(groups: Any, data: Data, size: int, asked: _Asked) -> _Chosen:
 def _settings(asked: _Asked, n: int, size: int) -> Settings:
     """The objective's own settings of the outer loop with the user's in their place."""
     own = asked.objective.loop_settings(n, size, asked.loop.get("estimator"))
-    return dataclasses.replace(own, **asked.loop)
+    settings = dataclasses.replace(own, **asked.loop)
+    if (needed := 4 * n * settings.num_masks) > memory.total() // 4:
+        raise UserError(
+            f"num_masks is {settings.num_masks}: so many masks of {n} take {needed / 2**30:.1f} GB "
+            "several times over; use fewer"
+        )
+    return settings
 
 
 def _kind(loss_fn: Any) -> str:

@@ -6,7 +6,6 @@ bounded from the traced program, before anything is compiled: every array that i
 
 import dataclasses
 import logging
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,13 +13,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from pbcs_jax import memory
 from pbcs_jax.compute.mesh import AXIS
 from pbcs_jax.errors import UserError, check_number
 from pbcs_jax.nets.model import Model
 
 # Larger pieces leave the cache and are no faster.
 LARGEST_OUTER_CHUNK = 256
-BUDGET_VARIABLE = "PBCS_MEMORY_GB"
 
 _LOG = logging.getLogger(__name__)
 
@@ -121,6 +120,12 @@ def plan(
         outer = forward * outer_chunk * (2 if path_steps else 1)
         return mask_chunk * (fixed + max(training, outer))
 
+    least = fixed + rows * _bytes([example])
+    if least > memory.total():
+        raise UserError(
+            f"a network and its training data take {least / 2**30:.1f} GB, and there are "
+            f"{memory.total() / 2**30:.1f} GB: use a smaller width or batch_size"
+        )
     mask_chunk, outer_chunk = compute.mask_chunk, compute.outer_chunk or LARGEST_OUTER_CHUNK
     while not compute.outer_chunk and outer_chunk > 1 and needed(1, outer_chunk) > budget:
         outer_chunk //= 2
@@ -137,13 +142,12 @@ def plan(
 
 def memory_budget(device: jax.Device) -> int:
     """Bytes that the device's chunks may take: half of what it has, or PBCS_MEMORY_GB."""
-    if BUDGET_VARIABLE in os.environ:
-        return int(float(os.environ[BUDGET_VARIABLE]) * 2**30)
+    if allowed := memory.allowed():
+        return allowed
     stats = device.memory_stats() if device.platform != "cpu" else None
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"] // 2
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return memory // (2 * jax.local_device_count())  # CPU devices share it
+    return memory.total() // (2 * jax.local_device_count())  # CPU devices share it
 
 
 def traced_bytes(function: Callable, *arguments: Any) -> int:

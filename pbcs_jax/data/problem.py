@@ -1,5 +1,7 @@
 """From a data set to a selection problem: candidates, a clean validation set, and a test set."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +35,7 @@ class Problem(NamedTuple):
         name: the data set.
         source: the source that served it.
         names: [d] of the columns of a table, or None.
+        fingerprint: of the data set, see `data.fingerprint`; empty if it was not taken.
     """
 
     x: np.ndarray
@@ -48,6 +51,7 @@ class Problem(NamedTuple):
     name: str
     source: str
     names: list[str] | None = None
+    fingerprint: Mapping[str, str] = MappingProxyType({})
 
     @property
     def num_classes(self) -> int:

@@ -2,18 +2,14 @@
 
 import importlib
 import importlib.resources
-import os
-import zipfile
-import zlib
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
 
-from pbcs_jax import border
+from pbcs_jax import border, npz
 from pbcs_jax.data.tfds_source import load_tfds
-from pbcs_jax.errors import UserError, check_known, one_line
+from pbcs_jax.errors import DamagedError, UserError, check_known
 
 TABLES = ("breast_cancer", "wine")  # of scikit-learn
 SOURCES = ("auto", "tfds", "bundled", "npz")
@@ -148,33 +144,31 @@ def _load_npz(path: str, name: str) -> Dataset:
     keys = ", ".join(NPZ_KEYS)
     if not path:
         raise UserError(f"data path is '' for source 'npz': give that of an npz file with {keys}")
-    file = Path(os.path.expanduser(path))
-    if not file.is_file():
-        state = "is a directory" if file.is_dir() else "does not exist"
-        raise UserError(f"data file {path!r} {state}: give the path of an npz file with {keys}")
+    file = npz.check_file("data file", path, f"give the path of an npz file with {keys}")
     try:
-        if not zipfile.is_zipfile(file):
-            raise zipfile.BadZipFile("not a zip archive")
-        with np.load(file, allow_pickle=False) as archive:
-            if missing := [key for key in NPZ_KEYS if key not in archive]:
-                raise UserError(
-                    f"data file {path!r} has the arrays {archive.files} but "
-                    f"lacks {', '.join(missing)}: save it with np.savez and {keys}"
-                )
-            x_train, y_train, x_test, y_test = (np.asarray(archive[key]) for key in NPZ_KEYS)
-            names = [str(n) for n in archive[NAMES_KEY]] if NAMES_KEY in archive else None
-    except UserError:
-        raise
-    except (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as e:
-        if "Object arrays" in str(e):
+        have, arrays = npz.read(file, (*NPZ_KEYS, NAMES_KEY))
+    except DamagedError as error:
+        if "Object arrays" in error.why:
             raise UserError(
                 f"data file {path!r} holds pickled objects, which are never loaded: "
                 "save plain numeric arrays, all samples of one shape"
-            ) from e
+            ) from error
         raise UserError(
-            f"data file {path!r} is damaged or no npz file ({one_line(e)}): "
+            f"data file {path!r} is damaged or no npz file ({error.why}): "
             f"save it with np.savez and {keys}"
-        ) from e
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"data file {path!r} cannot be read ({npz.reason(error)}): make it readable, or give "
+            "another"
+        ) from error
+    if missing := [key for key in NPZ_KEYS if key not in arrays]:
+        raise UserError(
+            f"data file {path!r} has the arrays {have[:20]} but lacks "
+            f"{', '.join(missing)}: save it with np.savez and {keys}"
+        )
+    x_train, y_train, x_test, y_test = (arrays[key] for key in NPZ_KEYS)
+    names = [str(n) for n in np.atleast_1d(arrays[NAMES_KEY])] if NAMES_KEY in arrays else None
     found = _checked(x_train, y_train, x_test, y_test, None, name or file.stem, "npz")
     if names is not None and (len(names),) != found.x_train.shape[1:]:
         raise UserError(

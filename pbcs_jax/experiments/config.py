@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from pbcs_jax import data, nets
 from pbcs_jax.compute.plan import Compute
 from pbcs_jax.errors import UserError, check_known, check_number
+from pbcs_jax.experiments.values import check_values
 from pbcs_jax.inner.train import Inner
 from pbcs_jax.objectives import InputKernel, Kernel, Network
 from pbcs_jax.outer.settings import Settings
@@ -157,18 +158,7 @@ def check(config: ConfigDict) -> None:
             raise UserError(
                 f"config key {key!r} is missing: start from config.{template.__name__}()"
             )
-    least: dict[str, float] = {
-        size_key(config): 1,
-        "evaluation.num_seeds": 1,
-        "evaluation.epochs": 0,
-        "checkpoint_every": 1,
-        "inputs.noise": 0,
-        "inputs.patch": 1,
-        "inputs.smooth": 0,
-    }
-    for key, value in least.items():
-        if key in given:
-            check_number(key, given[key], least=value)
+    check_values(given, allowed)
     if config.selection.get("max_ratio"):  # 0 leaves the classes alone
         check_number("selection.max_ratio", config.selection.max_ratio, least=1)
     for name in (config.evaluation.model, *config.evaluation.transfer):
@@ -192,7 +182,7 @@ def load_problem(config: ConfigDict) -> data.Problem:
     """The data that `config` names, corrupted as it asks."""
     source = config.data
     dataset = data.load(source.source, name=source.name, path=source.path, dir=source.dir)
-    return data.make_problem(
+    problem = data.make_problem(
         dataset,
         seed=config.seed,
         num_candidates=source.get("num_candidates", source.get("num_samples")),
@@ -202,6 +192,7 @@ def load_problem(config: ConfigDict) -> data.Problem:
         imbalance_factor=config.imbalance.factor,
         input_noise=config.get("inputs", {}).get("noise", 0.0),
     )
+    return problem._replace(fingerprint=data.fingerprint(dataset))
 
 
 def size_key(config: ConfigDict) -> str:

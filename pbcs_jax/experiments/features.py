@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from absl import logging
 from ml_collections import ConfigDict
 
+from pbcs_jax import npz
 from pbcs_jax.baselines.inputs import INPUT_BASELINES, InputCandidates
 from pbcs_jax.choices import Inputs
 from pbcs_jax.choices import inputs as inputs_lib
 from pbcs_jax.data import Problem
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import DamagedError, UserError
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.task import Chosen, Experiment, Task
 from pbcs_jax.outer import loop
@@ -105,6 +107,17 @@ def _keep_probabilities(state: loop.State, folder: Path) -> None:
     write_npz(file, probabilities=np.asarray(state.probabilities))
 
 
+def _kept_probabilities(folder: Path) -> dict[int, np.ndarray]:
+    """By step; a file that cannot be read is left out of the film."""
+    maps = {}
+    for file in sorted((folder / "probabilities").glob("[0-9]*.npz")):
+        try:
+            maps[int(file.stem)] = npz.read(file)[1]["probabilities"]
+        except (DamagedError, KeyError, ValueError) as error:
+            logging.warning("file %r is left out of the film: %s", str(file), error)
+    return maps
+
+
 def _entries(
     chosen: Chosen, folder: Path, problem: Problem, groups: np.ndarray, unit: str
 ) -> list[Entry]:
@@ -122,18 +135,17 @@ def _entries(
         )
     if "pbcs" not in chosen:
         return entries
-    files = sorted((folder / "probabilities").glob("*.npz"))
-    maps = np.stack([np.load(file)["probabilities"][groups] for file in files])
-    if problem.images is not None:
-        film = probability_film([int(f.stem) for f in files], maps.mean(-1))
+    _, coreset = npz.read(folder / "coreset.npz")
+    maps = {step: values[groups] for step, values in _kept_probabilities(folder).items()}
+    if problem.images is not None and maps:
+        film = probability_film(list(maps), np.stack(list(maps.values())).mean(-1))
         caption = "The probability of each input over the outer steps; white is 1."
         entries.append(("Probabilities over time", caption, film))
-    elif groups.ndim == 1:
-        bars = input_probabilities(maps[-1], chosen["pbcs"][0])
+    elif problem.images is None and groups.ndim == 1:
+        bars = input_probabilities(coreset["probabilities"][groups], chosen["pbcs"][0])
         caption = "The probability of each input; the chosen ones are in colour."
         entries.append(("Probabilities at the end", caption, bars))
-    with np.load(folder / "coreset.npz", allow_pickle=False) as file:
-        indices, probabilities = file["indices"], file["probabilities"][file["indices"]]
+    indices, probabilities = coreset["indices"], coreset["probabilities"][coreset["indices"]]
     names = problem.names
     more = {"name": np.array(names)[indices]} if names is not None and groups.ndim == 1 else {}
     return [*entries, chosen_table(unit, indices, probabilities, more)]

@@ -33,8 +33,13 @@ class Judge:
         self._key = key
         self._compiled: dict[tuple[int, int], Any] = {}
 
-    def __call__(self, coresets: list[np.ndarray]) -> Iterator[list[float]]:
-        """Yields lists of accuracies, one per coreset, as many at once as there are devices."""
+    def __call__(self, coresets: list[np.ndarray], done: int = 0) -> Iterator[list[float]]:
+        """Yields lists of accuracies, one per coreset, as many at once as there are devices.
+
+        Args:
+          coresets: indices.
+          done: how many of them are judged already.
+        """
         size = max(len(indices) for indices in coresets)
         devices = jax.local_devices()  # process 0 judges alone
         if devices[0].platform == "cpu":  # a device without a coreset would only take up a core
@@ -46,7 +51,7 @@ class Judge:
         masks = np.zeros((len(coresets), self._n), np.float32)
         for row, indices in enumerate(coresets):
             masks[row, indices] = 1
-        for start in range(0, len(coresets), mesh.size):
+        for start in range(done, len(coresets), mesh.size):
             key = jax.random.fold_in(self._key, start)
             evaluation = train(key, jnp.asarray(masks[start : start + mesh.size]))
             if not bool(evaluation.ok.all()):

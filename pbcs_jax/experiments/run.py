@@ -3,7 +3,6 @@
 Everything is kept in the run's folder as it is found, so that an interrupted run continues there.
 """
 
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
+from rich.markup import escape
 
 from pbcs_jax import processes, progress
 from pbcs_jax.data import Problem
@@ -20,10 +20,20 @@ from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments import selection
 from pbcs_jax.experiments.judge import Judge, make_judges
+from pbcs_jax.experiments.metrics import NAME as METRICS
+from pbcs_jax.experiments.metrics import read_metrics
+from pbcs_jax.experiments.records import Record, Records
 from pbcs_jax.experiments.task import Experiment, Task
-from pbcs_jax.experiments.workdir import open_workdir, origin, read_metrics
+from pbcs_jax.experiments.workdir import (
+    absolute,
+    finished,
+    identity,
+    open_workdir,
+    origin,
+    write_summary,
+)
 from pbcs_jax.report.figures import accuracy_by_method
-from pbcs_jax.report.files import write_json
+from pbcs_jax.report.files import read_record
 from pbcs_jax.report.page import Entry, Fact, save_all, write_report
 from pbcs_jax.report.selection import progress_entries
 from pbcs_jax.report.tables import Cell, method_table, terminal_table
@@ -42,12 +52,8 @@ def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Conso
         selection.take_part(experiment, config)
         return {}
     size, unit = config_lib.size(config), experiment.unit(config)
-    summary_file = Path(workdir).expanduser() / "summary.json"
-    if summary_file.exists():
-        folder = open_workdir(workdir, config)
-        selection.invite(False)
-        console.print(f"This run is finished: its results are in {folder}")
-    else:
+    summary = finished(workdir, config)
+    if summary is None:
         problem = config_lib.load_problem(config)
         task = experiment.task(config, problem)
         if size > task.n:
@@ -55,82 +61,101 @@ def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Conso
                 f"{config_lib.size_key(config)} is {size}: it must be at least 1 and at most "
                 f"{task.n}, the number of {unit} to choose from"
             )
-        folder = open_workdir(workdir, config)
-        _print_plan(config, problem, task, folder, console)
-        records = _choose_and_judge(config, problem, task, folder, console)
-        summary = _summarize(config, problem, task, records)
-        _write_page(config, problem, task, unit, records, summary, folder)
-        write_json(summary_file, summary)  # last: it stands for all the rest
-    summary = json.loads(summary_file.read_text())
+        with open_workdir(workdir, config, problem.fingerprint) as folder:
+            _print_plan(config, problem, task, folder, console)
+            records = _choose_and_judge(config, problem, task, folder, console)
+            summary = _summarize(config, problem, task, records)
+            _write_page(config, problem, task, unit, records, summary, folder)
+            write_summary(folder, summary)  # last: it stands for all the rest
+            summary = read_record(folder / "summary.json")
+    else:
+        selection.invite(False)
+        shown = escape(str(absolute(workdir)))
+        console.print(f"This run is finished: its results are in {shown}", soft_wrap=True)
     dataset = summary["dataset"]
     title = f"{dataset['name']} ({dataset['source']}): {size} of {summary['num_choices']} {unit}"
     console.print(terminal_table(method_table(summary["methods"]), title))
-    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
+    console.print(f"Report: {escape(str(absolute(workdir)))}/report.html", soft_wrap=True)
     return summary
 
 
 def _choose_and_judge(
     config: ConfigDict, problem: Problem, task: Task, folder: Path, console: Console
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Record]:
     """Lets each method of `config.methods` choose, and the judges judge.
 
-    Uniform draws differ so much that each of the judge's seeds gets its own; the others select
-    once, as PBCS does.
-
-    Returns:
-      By method `{seconds, judging_seconds, runs {net: [accuracy]}, coresets [[index]]}`.
+    What an interrupted run had found is not repeated: methods that were judged, coresets that were
+    chosen, and networks that have judged them.
     """
     pbcs_key, baseline_key, judge_key = config_lib.keys(config)
     judges = make_judges(config, problem, task, judge_key)
-    records: dict[str, dict[str, Any]] = {}
-    selection.invite("pbcs" in config.methods and not (folder / "methods" / "pbcs.json").exists())
+    num_seeds = config.evaluation.num_seeds
+    records = Records(folder, identity(folder), task.n, list(judges), num_seeds)
+    found: dict[str, Record] = {}
+    selection.invite("pbcs" in config.methods and not records.has("pbcs"))
     for name in config.methods:
-        # A method that an interrupted run had finished is not repeated.
-        file = folder / "methods" / f"{name}.json"
-        if not file.exists():
-            draws = config.evaluation.num_seeds if name == "uniform" else 1
-            began = time.monotonic()
+        record = records.read(name)
+        if record is None or not records.is_whole(record):
             if name == "pbcs":
-                result = selection.select(pbcs_key, config, task, folder)
-                coresets = [result.indices]
+                fresh = _choose_by_pbcs(pbcs_key, config, task, records)
             else:
-                key = jax.random.fold_in(baseline_key, list(task.baselines).index(name))
-                choose, size = task.baselines[name], config_lib.size(config)
-                with progress.shown():
-                    progress.stage(f"Selecting by {name}")
-                    keys = jax.random.split(key, draws)
-                    coresets = [choose(k, task.candidates, size) for k in keys]
-            seconds = (time.monotonic() - began) / draws
-            if name == "pbcs":  # suspects are looked for here, which is no part of the selection
-                with progress.shown():
-                    progress.stage("Looking for wrong labels")
-                    selection.keep(result, task, folder)
-            began = time.monotonic()
-            console.print(f"{name}: selected in {seconds:.1f} s", highlight=False)
-            runs = _judge(judges, coresets, name, config.evaluation.num_seeds)
-            record = {
-                "seconds": seconds,
-                "judging_seconds": time.monotonic() - began,
-                "runs": runs,
-                "coresets": [coreset.tolist() for coreset in coresets],
-            }
-            write_json(file, record)
-        records[name] = json.loads(file.read_text())
-    return records
+                fresh = _choose_by_baseline(baseline_key, name, config, task, records)
+            console.print(f"{name}: selected in {fresh['seconds']:.1f} s", highlight=False)
+            if record is not None and record["coresets"] == fresh["coresets"]:
+                fresh |= {key: record[key] for key in ("runs", "judging_seconds", "seconds")}
+            record = fresh
+            records.write(name, record)
+        if not records.is_judged(record):
+            _judge(judges, name, record, records)
+        found[name] = record
+    return found
 
 
-def _judge(judges: Mapping[str, Judge], coresets: list[np.ndarray], name: str, num_seeds: int):
-    """Accuracies by the judge's net, one per seed."""
-    drawn = coresets if len(coresets) > 1 else coresets * num_seeds
-    runs: dict[str, list[float]] = {net: [] for net in judges}
-    total = len(drawn) * len(judges)
+def _choose_by_pbcs(key: jax.Array, config: ConfigDict, task: Task, records: Records) -> Record:
+    """The record of the library's own selection, which leaves files of its own."""
+    began = time.monotonic()
+    result = selection.select(key, config, task, records.folder)
+    seconds = time.monotonic() - began
+    with progress.shown():  # suspects are looked for here, which is no part of the selection
+        progress.stage("Looking for wrong labels")
+        selection.keep(result, task, records.folder)
+    return records.begin(seconds, [result.indices], "coreset.npz", METRICS)
+
+
+def _choose_by_baseline(
+    key: jax.Array, name: str, config: ConfigDict, task: Task, records: Records
+) -> Record:
+    """The record of a baseline.
+
+    Uniform draws differ so much that each of the judge's seeds gets its own; the others select
+    once, as PBCS does.
+    """
+    draws = records.num_seeds if name == "uniform" else 1
+    began = time.monotonic()
+    key = jax.random.fold_in(key, list(task.baselines).index(name))
+    choose, size = task.baselines[name], config_lib.size(config)
+    with progress.shown():
+        progress.stage(f"Selecting by {name}")
+        coresets = [choose(k, task.candidates, size) for k in jax.random.split(key, draws)]
+    return records.begin((time.monotonic() - began) / draws, coresets)
+
+
+def _judge(judges: Mapping[str, Judge], name: str, record: Record, records: Records) -> None:
+    """Adds the accuracies by the judge's net, one per seed, and keeps each as it is found."""
+    coresets = [np.array(coreset) for coreset in record["coresets"]]
+    drawn = coresets if len(coresets) > 1 else coresets * records.num_seeds
+    runs, total = record["runs"], records.num_seeds * len(judges)
+    last = time.monotonic()
     with progress.shown(), progress.steps(f"Judging {name}", total) as show:
         for net, judge in judges.items():
-            for accuracies in judge(drawn):
+            for accuracies in judge(drawn, done=len(runs[net])):
                 runs[net] += accuracies
+                now = time.monotonic()
+                record["judging_seconds"] += now - last
+                last = now
+                records.write(name, record)
                 text = f"{accuracies[-1]:.1%} ({net})"
                 show(sum(map(len, runs.values())), lambda text=text: text)
-    return runs
 
 
 def _summarize(
@@ -216,12 +241,12 @@ def _print_plan(
     judge = config.evaluation
     length = f"{judge.epochs} epochs" if judge.epochs else f"{judge.steps} steps"
     console.print(
-        f"[bold]Data[/bold]        {problem.name} from {problem.source}: {data}, "
+        f"[bold]Data[/bold]        {escape(problem.name)} from {problem.source}: {data}, "
         f"{len(problem.y_test)} test\n"
         f"[bold]Selection[/bold]   {choice}\n"
         f"[bold]Evaluation[/bold]  {judge.model}, {length}, {judge.num_seeds} seeds, last step's "
         f"accuracy; methods {', '.join(config.methods)}\n"
         f"[bold]Devices[/bold]     {jax.device_count()} x {jax.devices()[0].device_kind}\n"
-        f"[bold]Workdir[/bold]     {folder}",
+        f"[bold]Workdir[/bold]     {escape(str(folder))}",
         soft_wrap=True,
     )

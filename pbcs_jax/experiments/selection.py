@@ -10,8 +10,10 @@ from ml_collections import ConfigDict
 
 from pbcs_jax import processes
 from pbcs_jax.experiments import config as config_lib
+from pbcs_jax.experiments.checkpoints import Checkpoints
+from pbcs_jax.experiments.metrics import MetricsLog
 from pbcs_jax.experiments.task import Experiment, Task
-from pbcs_jax.experiments.workdir import Checkpoints, MetricsLog
+from pbcs_jax.experiments.workdir import identity
 from pbcs_jax.outer import loop
 from pbcs_jax.report.files import write_npz
 from pbcs_jax.result import Result
@@ -19,22 +21,21 @@ from pbcs_jax.result import Result
 
 def select(key: jax.Array, config: ConfigDict, task: Task, folder: Path) -> Result:
     """What PBCS selects."""
-    checkpoints = Checkpoints(folder)
+    checkpoints = Checkpoints(folder, identity(folder))
     like = _first_state(key, config, task)
     state = _from_first(checkpoints.restore(like), like)
-    log = MetricsLog(folder, last_step=0 if state is None else int(state.step))
+    log = MetricsLog(folder, checkpoints.history, 0 if state is None else int(state.step))
 
     def callback(state, metrics):
-        log.append(metrics)
-        checkpoints.save(state)
         task.watch(state, folder)
+        checkpoints.save(state, metrics)
+        log.append(state, metrics)
         processes.check_signals()
 
     try:
         with processes.stops_together():
             return task.select(key, state, callback)
     finally:
-        checkpoints.close()
         log.close()
 
 

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from pbcs_jax import npz
 from pbcs_jax.baselines import BASELINES, Candidates
 from pbcs_jax.choices import Samples
 from pbcs_jax.data import Problem
@@ -118,8 +119,7 @@ def _entries(chosen: Chosen, folder: Path, problem: Problem, noise_kind: str) ->
     if "pbcs" not in chosen:
         return entries
     images, y, y_true = problem.images, problem.labels, problem.classes[problem.y_true]
-    with np.load(folder / "coreset.npz", allow_pickle=False) as file:
-        coreset = dict(file)
+    _, coreset = npz.read(folder / "coreset.npz")
     rows = coreset["indices"]
     if images is not None:
         sheet = contact_sheet(images[rows], y[rows], y_true[rows])

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
+from rich.markup import escape
 
 from pbcs_jax import processes
 from pbcs_jax.errors import UserError
@@ -60,10 +61,22 @@ def _sweep(run: Run, config: ConfigDict, workdir: str, console: Console) -> dict
         for one in runs.values():
             run(one, workdir, console)
         return {}
-    folder = open_workdir(workdir, config)
+    with open_workdir(workdir, config) as folder:
+        return _run_all(run, runs, config, folder, console)
+
+
+def _run_all(
+    run: Run,
+    runs: Mapping[tuple[str, int], ConfigDict],
+    config: ConfigDict,
+    folder: Path,
+    console: Console,
+) -> dict[str, Any]:
+    """Runs what is not finished, then writes what all of them show together."""
+    points, seeds = ([*dict.fromkeys(part)] for part in zip(*runs, strict=True))
     found: dict[str, list[dict[str, Any]]] = {point: [] for point in points}
     for number, ((point, seed), one) in enumerate(runs.items(), 1):
-        console.rule(f"{number} of {len(runs)}: {point or 'as configured'}, seed {seed}")
+        console.rule(escape(f"{number} of {len(runs)}: {point or 'as configured'}, seed {seed}"))
         found[point].append(run(one, str(folder / _below(point, seed)), console))
     taken = [one["seconds"] for summaries in found.values() for one in summaries]
     summary = {
@@ -191,7 +204,7 @@ def _write(
     console.rule("All runs")
     for title, rows in tables.items():
         console.print(terminal_table(rows, f"{title}, mean ± std over seeds"))
-    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
+    console.print(f"Report: {escape(str(folder))}/report.html", soft_wrap=True)
 
 
 class Place(NamedTuple):

@@ -1,28 +1,32 @@
 """The folder of one run: what is in it, and how an interrupted run resumes from it."""
 
-import json
+import contextlib
 import os
 import platform
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-import orbax.checkpoint as ocp
-import tensorboardX
 from absl import logging
 from ml_collections import ConfigDict
 
-from pbcs_jax.errors import UserError
+from pbcs_jax.errors import DamagedError, UserError
+from pbcs_jax.experiments import lock, metrics
 from pbcs_jax.experiments.config import flatten
-from pbcs_jax.outer.loop import Metrics, State
-from pbcs_jax.report.files import write_json
+from pbcs_jax.npz import reason
+from pbcs_jax.report.files import (
+    checksum,
+    digest,
+    read_record,
+    remove_unfinished,
+    write_record,
+)
 from pbcs_jax.report.page import Fact, duration
 from pbcs_jax.report.tables import Cell
 
@@ -31,52 +35,140 @@ _PROGRAMS = {
     "__main__.py": ("python", "-m", "pbcs_jax"),
     "pbcs": ("pbcs",),
 }
-_PACKAGES = ("pbcs_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+_PACKAGES = ("pbcs_jax", "jax", "jaxlib", "flax", "optax", "numpy")
+CONFIG, SUMMARY = "config.json", "summary.json"
 
 
-def open_workdir(path: str, config: ConfigDict) -> Path:
-    """Makes the folder, or checks that it belongs to this very config.
+def absolute(path: str) -> Path:
+    """The folder that a user names."""
+    return Path(os.path.expanduser(path)).absolute()
 
-    Returns:
+
+@contextlib.contextmanager
+def open_workdir(
+    path: str, config: ConfigDict, data: Mapping[str, Any] | None = None
+) -> Iterator[Path]:
+    """Makes the folder, or checks that it belongs to this very config, and holds it alone.
+
+    Args:
+      path: of the folder.
+      config: of the run.
+      data: fingerprint of its data, see `data.fingerprint`; None where the run reads none itself.
+
+    Yields:
       The folder, with `config.json` in it.
     """
-    folder = Path(path).expanduser().absolute()
+    folder = absolute(path)
+    remedy = "give a folder you may write to"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+        names = set(os.listdir(folder))
+    except (OSError, ValueError) as error:
+        raise UserError(f"workdir {path!r} cannot be made ({reason(error)}): {remedy}") from error
+    if names and not names & {CONFIG, lock.NAME}:
         raise UserError(
-            f"workdir {path!r} cannot be made ({error.strerror}): give a folder you may write to"
-        ) from error
+            f"workdir {path!r} is not empty and not a run of pbcs_jax: give a new or empty folder"
+        )
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"workdir {path!r} is not writable: give a folder you may write to")
-    file = folder / "config.json"
-    if not file.exists():
-        if any(folder.iterdir()):
-            raise UserError(
-                f"workdir {path!r} is not empty and not a run of pbcs_jax: "
-                "give a new or empty folder"
-            )
-        try:
-            write_json(file, {"config": config.to_dict(), **_environment()})
-        except OSError as error:
-            raise UserError(
-                f"workdir {path!r} cannot be written to ({error.strerror}): give another folder"
-            ) from error
-        return folder
+        raise UserError(f"workdir {path!r} is not writable: {remedy}")
+    with lock.one_writer(folder):
+        remove_unfinished(folder)
+        if (folder / CONFIG).exists():
+            _check_same(folder, config, data)
+        else:
+            environment = {"data": data, **_environment()}
+            write_record(folder / CONFIG, {"config": config.to_dict(), **environment})
+        yield folder
+
+
+def finished(path: str, config: ConfigDict) -> dict[str, Any] | None:
+    """`summary.json` of a finished run of this config; None if anything is left to do.
+
+    A run is finished if all its files are as they were written. Nothing is written here.
+    """
+    folder = absolute(path)
+    file = folder / SUMMARY
     try:
-        before = flatten(json.loads(file.read_text())["config"])
-    except (ValueError, KeyError) as error:
-        raise UserError(
-            f"{str(file)!r} is damaged: delete the folder or give another --workdir"
-        ) from error
-    now = flatten(config.to_dict())
+        if not file.exists():
+            return None
+        _check_config(folder, config)
+        summary = read_record(file)
+        changed = [
+            name for name, known in summary["files"].items() if digest(folder / name) != known
+        ]
+    except DamagedError as error:
+        if error.path == file:
+            logging.warning("%s", error)
+            return None
+        raise
+    except KeyError:
+        return None
+    for name in changed:
+        logging.warning("file %r is missing or was changed: it is made again", str(folder / name))
+    return None if changed else summary
+
+
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
+    """Writes `summary.json`, the last file of a run, with the digests of all others."""
+    names = [metrics.NAME, "coreset.npz", "report.html", "table.md"]
+    for below in ("methods", "figures"):
+        names += sorted(f"{below}/{f.name}" for f in (folder / below).glob("[!.]*.*"))
+    files = {name: digest(folder / name) for name in names if (folder / name).is_file()}
+    write_record(folder / SUMMARY, {**summary, "files": files})
+
+
+def identity(folder: Path) -> str:
+    """What tells the files of this run from those of others: a digest of its config and data."""
+    record = read_record(folder / CONFIG)
+    return checksum({"config": record["config"], "data": record.get("data")})
+
+
+def _check_config(folder: Path, config: ConfigDict) -> dict[str, Any]:
+    """The record of a folder; raises unless it is of this very config."""
+    record = read_record(folder / CONFIG)
+    before, now = flatten(record["config"]), flatten(config.to_dict())
     for key in before | now:
         if before.get(key) != now.get(key):
             raise UserError(
-                f"workdir {path!r} belongs to another config ({key} was {before.get(key)!r}, "
-                f"is now {now.get(key)!r}): give another --workdir, or delete that folder"
+                f"workdir {str(folder)!r} belongs to another config ({key} was "
+                f"{before.get(key)!r}, is now {now.get(key)!r}): give another --workdir, or delete "
+                "that folder"
             )
-    return folder
+    return record
+
+
+def _check_same(folder: Path, config: ConfigDict, data: Mapping[str, Any] | None) -> None:
+    """Raises, or warns where the results may differ in rounding only, unless all is as it was."""
+    record = _check_config(folder, config)
+    known = record.get("data")
+    if data is not None and known is not None:
+        for key in known | dict(data):
+            if known.get(key) != data.get(key):
+                raise UserError(
+                    f"data of {str(folder)!r} have changed ({key} was {known.get(key)!r}, is now "
+                    f"{data.get(key)!r}): give the data that the run began with, or another "
+                    "--workdir"
+                )
+    now = versions()
+    other = {k: v for k, v in record.get("versions", {}).items() if now.get(k) != v}
+    if "pbcs_jax" in other:
+        raise UserError(
+            f"workdir {str(folder)!r} was begun with pbcs_jax {other['pbcs_jax']}, this is "
+            f"{now['pbcs_jax']}: continue with that version, or give another --workdir"
+        )
+    for name, version in other.items():
+        logging.warning(
+            "the run was begun with %s %s, this is %s: results may differ from those of an "
+            "uninterrupted run",
+            *(name, version, now.get(name)),
+        )
+
+
+def versions() -> dict[str, str]:
+    """What results may depend on."""
+    return {name: metadata.version(name) for name in _PACKAGES} | {
+        "python": platform.python_version()
+    }
 
 
 def _environment() -> dict[str, Any]:
@@ -88,8 +180,7 @@ def _environment() -> dict[str, Any]:
         )
         commit = done.stdout.strip() or None
     return {
-        "versions": {name: metadata.version(name) for name in _PACKAGES}
-        | {"python": platform.python_version()},
+        "versions": versions(),
         "devices": [str(device) for device in jax.devices()],
         "git_commit": commit,
         "command": command_line(sys.argv),
@@ -114,100 +205,11 @@ def _quoted(text: str) -> str:
 
 def origin(folder: Path, seconds: float) -> list[Fact]:
     """Facts of a page: how long a run took, and what made it, from its `config.json`."""
-    record = json.loads((folder / "config.json").read_text())
+    record = read_record(folder / CONFIG)
     commit, command = record.get("git_commit"), record.get("command")
     return [
         ("Selecting and judging took", duration(seconds)),
         ("Commit", commit[:12] if commit else "-"),
-        ("Settings and versions", Cell("config.json", link="config.json")),
+        ("Settings and versions", Cell(CONFIG, link=CONFIG)),
         ("Command", command or "-"),
     ]
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The records of `metrics.jsonl`, one per outer step; none where there is no such file."""
-    path = folder / "metrics.jsonl"
-    if not path.exists():
-        return []
-    records = []
-    for line in path.read_text().splitlines():
-        try:
-            records.append(json.loads(line))
-        except ValueError:  # cut in the middle by a kill; what follows is gone too
-            break
-    return records
-
-
-class MetricsLog:
-    """`metrics.jsonl`, one line per outer step, and TensorBoard event files beside it."""
-
-    def __init__(self, folder: Path, last_step: int):
-        """Opens the log to continue after `last_step`; later lines are cut off."""
-        self._path = folder / "metrics.jsonl"
-        self.records = [r for r in read_metrics(folder) if r["step"] <= last_step]
-        lines = "".join(json.dumps(r) + "\n" for r in self.records)
-        beside = self._path.with_suffix(".tmp")
-        beside.write_text(lines)
-        os.replace(beside, self._path)
-        self._file = self._path.open("a")
-        self._board = tensorboardX.SummaryWriter(str(folder / "tensorboard"), purge_step=last_step)
-
-    def append(self, metrics: list[Metrics]) -> None:
-        """Adds the steps that follow those there are."""
-        for entry in metrics:
-            step = len(self.records) + 1
-            record = {"step": step} | {k: np.asarray(v).tolist() for k, v in entry.items()}
-            self.records.append(record)
-            self._file.write(json.dumps(record) + "\n")
-            for name, value in record.items():
-                if name != "step" and np.ndim(value) == 0:
-                    self._board.add_scalar(f"selection/{name}", value, step)
-        self._file.flush()
-
-    def close(self) -> None:
-        """Ends the files."""
-        self._file.close()
-        self._board.close()
-
-
-class Checkpoints:
-    """The outer loop's state, by orbax. A damaged checkpoint falls back to the one before."""
-
-    def __init__(self, folder: Path):
-        (folder / "checkpoints").mkdir(exist_ok=True)
-        alone = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
-        options = ocp.CheckpointManagerOptions(
-            max_to_keep=3, create=False, multiprocessing_options=alone
-        )
-        self._manager = ocp.CheckpointManager(folder / "checkpoints", options=options)
-
-    def save(self, state: State) -> None:
-        """Saves in the background."""
-        self._manager.save(int(state.step), args=ocp.args.StandardSave(jax.device_get(_storable(state))))
-
-    def restore(self, like: State) -> State | None:
-        """The newest state that can be read, or None."""
-        template = jax.tree.map(ocp.utils.to_shape_dtype_struct, _storable(like))
-        for step in sorted(self._manager.all_steps(), reverse=True):
-            try:
-                stored = self._manager.restore(step, args=ocp.args.StandardRestore(template))
-            except Exception as error:  # orbax and tensorstore raise many kinds for a torn file
-                logging.warning(
-                    "checkpoint %d cannot be read (%s): going back to the one before",
-                    step,
-                    str(error).splitlines()[0] if str(error) else type(error).__name__,
-                )
-                self._manager.delete(step)
-                continue
-            stored["key"] = jax.random.wrap_key_data(stored["key"])
-            return State(**jax.tree.map(jnp.asarray, stored))
-        return None
-
-    def close(self) -> None:
-        """Waits for the last save."""
-        self._manager.wait_until_finished()
-        self._manager.close()
-
-
-def _storable(state: State) -> dict[str, Any]:
-    return state._asdict() | {"key": jax.random.key_data(state.key)}

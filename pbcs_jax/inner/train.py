@@ -51,7 +51,7 @@ class Inner:
 
     def __post_init__(self):
         for name in ("steps", "batch_size"):
-            check_number(f"inner.{name}", getattr(self, name), least=0, whole=True)
+            check_number(f"inner.{name}", getattr(self, name), least=0, most=2**31 - 1, whole=True)
         for name in ("tolerance", "weight_decay"):
             check_number(f"inner.{name}", getattr(self, name), least=0)
         check_number("inner.momentum", self.momentum, least=0, most=1, below=True)

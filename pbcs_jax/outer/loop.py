@@ -161,7 +161,7 @@ def run(
       evaluate: see `step`.
       settings: the outer loop's.
       callback: called with the state and the metrics of the steps since the last call; both may be
-        kept.
+        kept. At a KeyboardInterrupt it is called once more.
       callback_every: outer steps between two calls.
 
     Returns:
@@ -172,18 +172,29 @@ def run(
     history: list[Metrics] = []
     pending: list[Metrics] = []
     first = int(state.step)
-    with progress.steps("Compiling", settings.outer_steps, first) as show:
-        for done in range(first + 1, settings.outer_steps + 1):
-            state, metrics = _donating_step(state, evaluate, settings)
-            pending.append(metrics)
-            if done % callback_every == 0 or done == settings.outer_steps:
-                pending = jax.device_get(pending)
-                _check_alive(pending, settings)
-                if callback is not None:
-                    callback(jax.tree.map(jnp.copy, state), pending)  # the next step donates ours
-                history += pending
-                pending = []
-            show(done, partial(_loss_text, metrics), "Selecting")
+
+    def report() -> None:
+        nonlocal pending
+        new, pending = jax.device_get(pending), []
+        _check_alive(new, settings)
+        if callback is not None:
+            callback(jax.tree.map(jnp.copy, state), new)  # the next step donates ours
+        history.extend(new)
+
+    try:
+        with progress.steps("Compiling", settings.outer_steps, first) as show:
+            for done in range(first + 1, settings.outer_steps + 1):
+                state, metrics = _donating_step(state, evaluate, settings)
+                pending.append(metrics)
+                if done % callback_every == 0 or done == settings.outer_steps:
+                    report()
+                show(done, partial(_loss_text, metrics), "Selecting")
+    except KeyboardInterrupt:
+        # Steps since the last call are kept too, unless the state is just being donated.
+        whole = pending and not state.probabilities.is_deleted()
+        if whole and int(state.step) == first + len(history) + len(pending):
+            report()
+        raise
     names = history[0] if history else {}
     return state, {name: np.stack([m[name] for m in history]) for name in names}
 

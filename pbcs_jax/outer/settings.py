@@ -60,7 +60,7 @@ class Settings:
     smooth: float = 0.0
 
     def __post_init__(self):
-        check_number("outer_steps", self.outer_steps, least=0, whole=True)
+        check_number("outer_steps", self.outer_steps, least=0, most=2**31 - 1, whole=True)
         self.transformation()
         # The leave-one-out baseline needs two masks; with one, use baseline='none'.
         least = self.gradient_estimator().min_masks
