@@ -12,6 +12,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pbcs_jax import processes
 
 AXIS = "masks"
+LARGEST_GATHERED = 1 << 10
+"""Numbers of a mask's output up to which all processes get those of all masks."""
 
 
 def use_all_cores(most: int = 8) -> None:
@@ -101,6 +103,12 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         fill = jnp.minimum(places, num_masks - 1)
         mapped_and_filled = jax.tree.map(lambda leaf: leaf[fill], mapped)
         outputs = spread(shared, mapped_and_filled, places < num_masks)
+        leaves, structure = jax.tree.flatten(outputs)
+        # Gradients of all candidates stay where they are made: their mean over the masks is taken
+        # on the devices, and processes exchange [n] numbers where they would send each other [M, n].
+        apart = processes.span(mesh) and not padding
+        large = [apart and leaf[0].size > LARGEST_GATHERED for leaf in leaves]
+        outputs = [leaf for leaf, is_large in zip(leaves, large, strict=True) if not is_large]
         # What is exchanged between devices is one array [M, d]: CPU devices share their threads,
         # and one that waits in several exchanges at once can leave the others without any.
         _, unpack = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], outputs))
@@ -108,7 +116,11 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, rows))
         # Every device gets all losses: the little that follows is done by each for itself.
         packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, PartitionSpec()))
-        return jax.vmap(unpack)(packed[:num_masks])
+        small = iter(jax.vmap(unpack)(packed[:num_masks]))
+        found = [
+            leaf if is_large else next(small) for leaf, is_large in zip(leaves, large, strict=True)
+        ]
+        return jax.tree.unflatten(structure, found)
 
     return mapped_over_masks
 
