@@ -26,6 +26,7 @@ from pbcs_jax.outer.masks import mask_log_prob, mask_score, sample_masks
 from pbcs_jax.outer.projection import project
 from pbcs_jax.outer.settings import Settings
 from pbcs_jax.result import Result, Suspects
+from pbcs_jax.rows import Rows
 from pbcs_jax.select import select_coreset, select_features, soften
 
 # Their names before samples and inputs were one.
@@ -57,6 +58,7 @@ __all__ = [
     "Kernel",
     "Network",
     "Result",
+    "Rows",
     "Samples",
     "Settings",
     "State",

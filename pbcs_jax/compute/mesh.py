@@ -101,11 +101,11 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         padding = -num_masks % mesh.size
         places = jnp.arange(num_masks + padding)
         fill = jnp.minimum(places, num_masks - 1)
-        mapped_and_filled = jax.tree.map(lambda leaf: leaf[fill], mapped)
+        mapped_and_filled = jax.tree.map(lambda leaf: leaf[fill] if padding else leaf, mapped)
         outputs = spread(shared, mapped_and_filled, places < num_masks)
         leaves, structure = jax.tree.flatten(outputs)
         # Gradients of all candidates stay where they are made: their mean over the masks is taken
-        # on the devices, and processes exchange [n] numbers where they would send each other [M, n].
+        # on the devices, and processes exchange [n] numbers in place of [M, n].
         apart = processes.span(mesh) and not padding
         large = [apart and leaf[0].size > LARGEST_GATHERED for leaf in leaves]
         outputs = [leaf for leaf, is_large in zip(leaves, large, strict=True) if not is_large]

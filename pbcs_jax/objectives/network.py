@@ -126,7 +126,7 @@ def network_objective(
     """
     inner, outer_batch = settings.inner, settings.outer_batch
     loss_fn, outer_loss = losses.pair(settings.loss_fn, settings.outer_loss, is_classes(y))
-    _check_fit(model, x, y, validation, loss_fn, outer_loss)
+    check_fit(model, x, y, validation, loss_fn, outer_loss)
     path_steps = settings.path_steps if path else 0
     if path_steps:
         losses.check_gradient(outer_loss)
@@ -186,7 +186,7 @@ def network_objective(
         if 0 < outer_batch < outer[0].shape[0]:
             rows = jax.random.choice(outer_key, outer[0].shape[0], (outer_batch,), replace=False)
             outer = (outer[0][rows], outer[1][rows])
-        keys = _own_keys(inner, own_key, train_key, masks.shape[0])
+        keys = own_keys(inner, own_key, train_key, masks.shape[0])
 
         def with_rows(rows):
             mapped = (data.choice.cut(own, rows), *keys)
@@ -252,7 +252,7 @@ def score(
     return jnp.mean(outer_loss(outputs, targets)), metrics
 
 
-def _check_fit(model: Model, x, y, validation, loss_fn, outer_loss) -> None:
+def check_fit(model: Model, x, y, validation, loss_fn, outer_loss) -> None:
     """Raises unless the model takes such inputs and its outputs suit the targets and losses."""
     rows = 2
     inputs = jax.ShapeDtypeStruct((rows, *np.shape(x)[1:]), jnp.asarray(x[:0]).dtype)
@@ -302,7 +302,7 @@ def _check_fit(model: Model, x, y, validation, loss_fn, outer_loss) -> None:
             )
 
 
-def _own_keys(
+def own_keys(
     inner: Inner, init_key: jax.Array, train_key: jax.Array, num_masks: int
 ) -> tuple[Any, Any]:
     """Each mask's own keys, for an initialisation that is not shared, and for its training.

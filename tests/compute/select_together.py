@@ -1,11 +1,13 @@
 """What each of several processes runs in test_processes.py; alone, the same on one."""
 
+import faulthandler
 import sys
 
 import numpy as np
 
 import pbcs_jax as pbcs
 from pbcs_jax import nets, processes
+from pbcs_jax.compute import mesh
 
 # So few that programs are compiled for one number of rows, which is what takes time here.
 LABELS = np.arange(16) % 3
@@ -20,12 +22,14 @@ def selections(x, y):
     asked = {
         "hybrid": (mlp, {**inner, "estimator": "hybrid"}),
         "convnet": (nets.ConvNet(num_classes=3, width=2), inner),
+        "rows": (mlp, inner),
         "kernel": (None, {"objective": guarded, "estimator": "hybrid", **SHORT}),
     }
     found = {}
     for name, (net, options) in asked.items():
         held_out = (x[:6], y[:6]) if name == "kernel" else None
-        result = pbcs.select_coreset(0, x, y, net, 8, held_out, **options)
+        given = pbcs.Rows(lambda rows: x[rows], len(x)) if name == "rows" else x
+        result = pbcs.select_coreset(0, given, y, net, 8, held_out, **options)
         found[name] = result.probabilities
         found[f"{name} indices"] = result.indices
     return found
@@ -33,8 +37,10 @@ def selections(x, y):
 
 def main(file, coordinator=None, count=None, number=None, differs=""):
     """Writes the probabilities, from process 0."""
+    faulthandler.dump_traceback_later(240, exit=True)  # nothing here should wait for ever
     if coordinator:
         processes.start(coordinator, int(count), int(number))
+        mesh.LARGEST_GATHERED = 4  # gradients of sixteen candidates are exchanged as those of many
     x = np.random.default_rng(0).normal(size=(16, 16, 16, 1)).astype(np.float32)
     x += 0.5 * LABELS[:, None, None, None]
     y, key = LABELS, 0

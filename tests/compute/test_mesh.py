@@ -68,7 +68,7 @@ def test_between_processes_gradients_are_averaged_before_they_are_exchanged(monk
     program = mean.lower(masks).compile().as_text()
     meetings = re.findall(r"= (\S+) (?:all|reduce|collective)-([a-z-]+)\(", program)
     assert sorted(kind for _, kind in meetings) == ["gather", "reduce"], meetings
-    assert [shape for shape, kind in meetings if kind == "reduce"][0].startswith(f"f32[{n}]")
+    assert dict((kind, shape) for shape, kind in meetings)["reduce"].startswith(f"f32[{n}]")
     expected = jnp.sum(jnp.where(masks[:, :1] > 0, 2 * masks, 0), axis=0) / 8
     np.testing.assert_allclose(mean(masks)[1], expected, rtol=1e-5, atol=1e-6)
 

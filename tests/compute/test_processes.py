@@ -79,5 +79,5 @@ def test_alone_there_is_nobody_to_wait_for():
     assert processes.gather("own") == ["own"]
     assert processes.from_first(lambda: "own") == "own"
     assert processes.is_first() and processes.name() == ""
-    with processes.first_goes_first():
-        processes.agree({"x": np.zeros(3)})
+    processes.agree({"x": np.zeros(3)})
+    processes.check_signals()
