@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pbcs_jax import processes
+from pbcs_jax.nets.backend import platform
 
 AXIS = "masks"
 LARGEST_GATHERED = 1 << 10
@@ -47,7 +48,7 @@ def solver_mesh() -> Mesh:
 
     Its routines keep all cores busy by themselves, and block a thread that CPU devices share.
     """
-    on_cpu = jax.default_backend() == "cpu"
+    on_cpu = platform() == "cpu"
     return mask_mesh(_one_per_process() if on_cpu else None)
 
 
