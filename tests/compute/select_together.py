@@ -37,7 +37,7 @@ def selections(x, y):
 
 def main(file, coordinator=None, count=None, number=None, differs=""):
     """Writes the probabilities, from process 0."""
-    faulthandler.dump_traceback_later(240, exit=True)  # nothing here should wait for ever
+    faulthandler.dump_traceback_later(600, exit=True)  # nothing here should wait for ever
     if coordinator:
         processes.start(coordinator, int(count), int(number))
         mesh.LARGEST_GATHERED = 4  # gradients of sixteen candidates are exchanged as those of many
@@ -57,6 +57,7 @@ def main(file, coordinator=None, count=None, number=None, differs=""):
     found = selections(x, y)
     if processes.is_first():
         np.savez(file, **found)
+    faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":

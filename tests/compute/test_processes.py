@@ -36,7 +36,7 @@ def together(file, count, devices=1, differs=""):
         )
         for end in ends
     ]
-    outputs = [one.communicate(timeout=300) for one in running]
+    outputs = [one.communicate(timeout=700) for one in running]
     assert [one.returncode for one in running] == [0] * count, outputs
     return [out for out, _ in outputs]
 
