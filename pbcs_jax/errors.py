@@ -34,6 +34,12 @@ def check_known(what: str, value: Any, known: Iterable[str], more: str = "") -> 
         raise UserError(f"{what} is {value!r}: use one of {', '.join(known)}{more}")
 
 
+def check_switch(what: str, value: Any) -> None:
+    """Raises unless `value` is True or False."""
+    if value is not True and value is not False:
+        raise UserError(f"{what} is {value!r}: use True or False")
+
+
 def check_number(
     what: str,
     value: Any,

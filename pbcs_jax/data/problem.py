@@ -35,7 +35,7 @@ class Problem(NamedTuple):
         name: the data set.
         source: the source that served it.
         names: [d] of the columns of a table, or None.
-        fingerprint: of the data set, see `data.fingerprint`; empty if it was not taken.
+        fingerprint: of the data set, see `data.fingerprints`; empty if it was not taken.
     """
 
     x: np.ndarray

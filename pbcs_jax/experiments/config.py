@@ -148,6 +148,7 @@ def unknown_key(key: str, config: Mapping[str, Any] | ConfigDict) -> UserError:
 
 def check(config: ConfigDict) -> None:
     """Raises for what can be known to be wrong before any data are read."""
+    check_known("experiment", config.get("experiment"), TEMPLATES)
     template = TEMPLATES[config.experiment]
     allowed, given = flatten(template()), flatten(config)
     for key in given:

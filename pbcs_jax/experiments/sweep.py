@@ -19,7 +19,7 @@ from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.workdir import open_workdir, origin
 from pbcs_jax.report.figures import sweep_figure
-from pbcs_jax.report.files import write_atomically, write_json
+from pbcs_jax.report.files import checksum, write_atomically, write_json
 from pbcs_jax.report.page import Entry, save_all, write_report
 from pbcs_jax.report.tables import (
     Cell,
@@ -91,8 +91,16 @@ def _run_all(
 
 
 def _below(point: str, seed: int) -> str:
-    """The folder of one run, below the sweep's."""
-    return f"runs/{point.replace(' ', ',') or 'default'}/seed={seed}"
+    """The folder of one run, below the sweep's and nowhere else.
+
+    >>> _below("coreset_size=5 noise.rate=0.1", 0), _below("data.dir=/../x", 0)
+    ('runs/coreset_size=5,noise.rate=0.1/seed=0', 'runs/data.dir=_.._x-4fde370f/seed=0')
+    """
+    name = point.replace(" ", ",") or "default"
+    safe = "".join(c if c.isprintable() and c not in "/\\" else "_" for c in name)[:100]
+    if safe != name:  # another point may look the same now
+        safe += f"-{checksum(point)[:8]}"
+    return f"runs/{safe}/seed={seed}"
 
 
 def at_point(config: ConfigDict, point: str, seed: int) -> ConfigDict:

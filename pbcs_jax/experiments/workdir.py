@@ -53,7 +53,7 @@ def open_workdir(
     Args:
       path: of the folder.
       config: of the run.
-      data: fingerprint of its data, see `data.fingerprint`; None where the run reads none itself.
+      data: fingerprint of its data, see `data.fingerprints`; None where the run reads none itself.
 
     Yields:
       The folder, with `config.json` in it.
@@ -113,7 +113,8 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     names = [metrics.NAME, "coreset.npz", "report.html", "table.md"]
     for below in ("methods", "figures"):
         names += sorted(f"{below}/{f.name}" for f in (folder / below).glob("[!.]*.*"))
-    files = {name: digest(folder / name) for name in names if (folder / name).is_file()}
+    names = [name for name in names if "unreadable-" not in name and (folder / name).is_file()]
+    files = {name: digest(folder / name) for name in names}
     write_record(folder / SUMMARY, {**summary, "files": files})
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pbcs_jax.errors import check_number
+from pbcs_jax.errors import check_number, check_switch
 from pbcs_jax.inner import span
 from pbcs_jax.inner.losses import LossFn
 from pbcs_jax.nets.model import Model
@@ -54,6 +54,7 @@ class Inner:
             check_number(f"inner.{name}", getattr(self, name), least=0, most=2**31 - 1, whole=True)
         for name in ("tolerance", "weight_decay"):
             check_number(f"inner.{name}", getattr(self, name), least=0)
+        check_switch("inner.shared_init", self.shared_init)
         check_number("inner.momentum", self.momentum, least=0, most=1, below=True)
         self.transformation()  # a wrong name or rate raises here, not in the middle of a trace
 

@@ -20,7 +20,7 @@ from pbcs_jax.choices import Inputs
 from pbcs_jax.choices import inputs as inputs_lib
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.plan import Compute
-from pbcs_jax.errors import UserError, check_known, check_number
+from pbcs_jax.errors import UserError, check_known, check_number, check_switch
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.losses import is_classes
 from pbcs_jax.objectives import ridge as ridge_lib
@@ -67,6 +67,7 @@ class InputKernel:
             check_number(f"kernel.{name}", getattr(self, name), least=0)
         for name, least in (("exchanges", 0), ("samples", 2), ("exchange_samples", 2)):
             check_number(f"kernel.{name}", getattr(self, name), least=least, whole=True)
+        check_switch("scale", self.scale)
         check_known("loss_fn", self.loss_fn, ridge_lib.LOSS_FNS, ": ridge regression has no other")
         losses.check(self.outer_loss)
         check_number("kernel.shifts", self.shifts, least=0, most=1)

@@ -12,7 +12,7 @@ from pbcs_jax.choices import Choice, Samples
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.chunks import in_chunks
 from pbcs_jax.compute.plan import LARGEST_OUTER_CHUNK, Compute, memory_budget, plan
-from pbcs_jax.errors import UserError, check_known, check_number, one_line
+from pbcs_jax.errors import UserError, check_known, check_number, check_switch, one_line
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.losses import is_classes
 from pbcs_jax.inner.train import Coreset, Inner, train, train_and_differentiate
@@ -58,6 +58,7 @@ class Network:
         if not isinstance(self.inner, Inner):
             raise UserError(f"inner is {self.inner!r}: give an Inner(...)")
         check_known("outer_on", self.outer_on, OUTER_ON)
+        check_switch("scale", self.scale)
         check_number("outer_batch", self.outer_batch, least=0, whole=True)
         check_number("path_steps", self.path_steps, least=0, whole=True)
 

@@ -32,7 +32,7 @@ from pbcs_jax import progress
 from pbcs_jax.choices import Samples
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.plan import Compute
-from pbcs_jax.errors import UserError, check_known, check_number
+from pbcs_jax.errors import UserError, check_known, check_number, check_switch
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.losses import is_classes
 from pbcs_jax.nets.backend import platform
@@ -89,6 +89,11 @@ class Kernel:
         for name in ("ridge", "candidate_weight"):
             check_number(f"kernel.{name}", getattr(self, name), least=0)
         check_number("kernel.exchanges", self.exchanges, least=0, whole=True)
+        check_switch("scale", self.scale)
+        if self.embeddings is None or isinstance(self.embeddings, int | float):
+            raise UserError(
+                f"embeddings is {self.embeddings!r}: use a name, [n, d] numbers, or a pair of them"
+            )
         check_known("loss_fn", self.loss_fn, ridge_lib.LOSS_FNS, ": ridge regression has no other")
         losses.check(self.outer_loss, self.candidate_loss)
         if self.exchanges and self.candidate_weight:

@@ -6,6 +6,7 @@ them, estimates the gradient of the expected outer loss, lets an optax optimiser
 projects onto C.
 """
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +26,9 @@ from pbcs_jax.outer.settings import Settings
 Metrics = dict[str, Any]
 
 HISTOGRAM_BINS = 20
+FORGET_ALL = 10
+"""Selections after which JAX's caches are emptied."""
+_forgotten = itertools.count(1)
 
 
 class DivergenceError(FloatingPointError):
@@ -304,10 +308,13 @@ def forget() -> None:
     """Frees the programs of `run`, for whoever made an objective that is not used again.
 
     They would be kept as long as the process lives, and after a few hundred selections it would
-    have no room for more.
+    have no room for more. JAX also keeps what it traced, 0.1 to 1 MB per selection, in caches that
+    can be emptied only all at once, those of the user's own functions with them.
     """
     for program in (_donating_step, _compiled_draw, _donating_update):
         program.clear_cache()
+    if next(_forgotten) % FORGET_ALL == 0:
+        jax.clear_caches()
 
 
 def _check_alive(metrics: list[Metrics], settings: Settings) -> None:

@@ -65,6 +65,8 @@ class Settings:
         # The leave-one-out baseline needs two masks; with one, use baseline='none'.
         least = self.gradient_estimator().min_masks
         check_number("num_masks", self.num_masks, least=least, whole=True)
+        check_number("temperature", self.temperature, least=0, above=True)
+        check_number("path_until", self.path_until, least=0, most=1)
         check_number("smooth", self.smooth, least=0)
         if self.max_ratio != 0:
             check_number("max_ratio", self.max_ratio, least=1)

@@ -42,7 +42,7 @@ BAD = {
     "one mask": ([SMOKE, "--config.selection.num_masks=1"], "num_masks is 1"),
     "candidates": ([SMOKE, "--config.data.num_candidates=100000"], "100000"),
     "learning rate": ([SMOKE, "--config.inner.learning_rate=0.0"], "learning_rate"),
-    "diverging": ([SMOKE, "--config.inner.learning_rate=1e12"], "inner.learning_rate"),
+    "diverging": ([SMOKE, "--config.inner.learning_rate=1e8"], "inner.learning_rate"),
     "no file": ([NPZ, "--config.data.path=nowhere.npz"], "nowhere.npz"),
 }
 

@@ -1,5 +1,7 @@
 """The outer loop, on objectives whose answer is known."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -205,3 +207,21 @@ def test_an_objective_without_path_gradients_is_refused_by_those_who_need_them()
 
     with pytest.raises(UserError, match="path"):
         run(no_path, estimator="hybrid")
+
+
+def test_an_interrupted_run_tells_its_callback_of_all_steps_that_are_done(monkeypatch):
+    @contextlib.contextmanager
+    def interrupted(*arguments):
+        def show(done, *more):
+            if done == 15:
+                raise KeyboardInterrupt
+
+        yield show
+
+    monkeypatch.setattr(loop.progress, "steps", interrupted)
+    settings = pbcs.Settings(outer_steps=40)
+    state = pbcs.init(jax.random.key(0), N, 4, settings)
+    calls = []
+    with pytest.raises(KeyboardInterrupt):
+        pbcs.run(state, distance, settings, lambda s, m: calls.append((int(s.step), len(m))))
+    assert calls == [(10, 10), (15, 5)]
