@@ -17,7 +17,7 @@ import jax
 from absl import app, flags
 from absl import logging as absl_logging
 
-from pbcs_jax import interrupt, processes
+from pbcs_jax import ending, interrupt, processes
 from pbcs_jax.compute.mesh import use_all_cores
 from pbcs_jax.errors import UserError, check_known, one_line
 from pbcs_jax.npz import reason
@@ -119,7 +119,7 @@ def keep_compiled_programs() -> None:
 def fail(message: str) -> NoReturn:
     """One line, and exit code 2."""
     say(f"error: {processes.name()}", message)
-    processes.end(2, message)
+    ending.end(2, message)
     sys.exit(2)
 
 
@@ -157,9 +157,9 @@ def main(arguments: list[str]) -> None:
             logging.getLogger("pbcs_jax").setLevel(logging.INFO)  # of this package only
         check_known("experiment", experiment, EXPERIMENTS)
         if processes.are_several():
-            processes.heed_signals(lambda why: say(f"error: {processes.name()}", why))
+            ending.heed_signals(lambda why: say(f"error: {processes.name()}", why))
         console = Console(quiet=not processes.is_first())
-        with processes.named_losses():
+        with ending.named_losses():
             processes.agree({"the config": config.to_dict()})
             EXPERIMENTS[experiment](config, str(flags.FLAGS.workdir or default), console)
     except (UserError, DivergenceError) as error:
@@ -167,7 +167,7 @@ def main(arguments: list[str]) -> None:
     except processes.Ended as ended:
         before = "" if ended.code == interrupt.CODE else "error: "
         say(before + processes.name(), str(ended))
-        processes.end(ended.code, str(ended), orderly=ended.code != 1)
+        ending.end(ended.code, str(ended), orderly=ended.code != 1)
     except OSError as error:
         fail(f"{reason(error)}{_where(error)}: {AGAIN}")
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
@@ -178,7 +178,7 @@ def main(arguments: list[str]) -> None:
         if processes.are_several():  # else the others would wait for this one
             traceback.print_exc()
             say(f"error: {processes.name()}", one_line(error))
-            processes.end(1, one_line(error), orderly=False)
+            ending.end(1, one_line(error), orderly=False)
         raise
 
 

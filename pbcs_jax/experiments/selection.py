@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 from ml_collections import ConfigDict
 
-from pbcs_jax import processes
+from pbcs_jax import ending, processes
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.checkpoints import Checkpoints
 from pbcs_jax.experiments.metrics import MetricsLog
@@ -30,10 +30,10 @@ def select(key: jax.Array, config: ConfigDict, task: Task, folder: Path) -> Resu
         task.watch(state, folder)
         checkpoints.save(state, metrics)
         log.append(state, metrics)
-        processes.check_signals()
+        ending.check_signals()
 
     try:
-        with processes.stops_together():
+        with ending.stops_together():
             return task.select(key, state, callback)
     finally:
         log.close()
@@ -52,8 +52,8 @@ def take_part(experiment: Experiment, config: ConfigDict) -> None:
     task = experiment.task(config, config_lib.load_problem(config))
     key = config_lib.keys(config)[0]
     state = _from_first(None, _first_state(key, config, task))
-    with processes.stops_together():
-        task.select(key, state, lambda state, metrics: processes.check_signals())
+    with ending.stops_together():
+        task.select(key, state, lambda state, metrics: ending.check_signals())
 
 
 def _first_state(key: jax.Array, config: ConfigDict, task: Task) -> loop.State:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pbcs_jax import UserError, processes
+from pbcs_jax import UserError, ending, processes
 
 SCRIPT = Path(__file__).with_name("select_together.py")
 
@@ -80,4 +80,4 @@ def test_alone_there_is_nobody_to_wait_for():
     assert processes.from_first(lambda: "own") == "own"
     assert processes.is_first() and processes.name() == ""
     processes.agree({"x": np.zeros(3)})
-    processes.check_signals()
+    ending.check_signals()
