@@ -162,6 +162,7 @@ def main(arguments: list[str]) -> None:
         with ending.named_losses():
             processes.agree({"the config": config.to_dict()})
             EXPERIMENTS[experiment](config, str(flags.FLAGS.workdir or default), console)
+            processes.from_first(lambda: "done")  # JAX gives those that end first 10 s, no more
     except (UserError, DivergenceError) as error:
         fail(str(error))
     except processes.Ended as ended:

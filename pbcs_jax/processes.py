@@ -173,9 +173,9 @@ def _wait(look: Callable[[], Any]) -> Any:
     """What `look()` gives when it is no longer None; raises once a process has said it ends."""
     pause = 0.002
     while (found := look()) is None:
-        for _, text in global_state.client.key_value_dir_get(ENDS):
+        for key, text in global_state.client.key_value_dir_get(ENDS):
             code, _, why = text.partition(" ")
-            raise Ended(int(code), why)
+            raise Ended(int(code), f"process {key.rpartition('/')[2]} ended, {why}")
         if global_state.client.key_value_dir_get(ALIVE):
             raise ConnectionError("UNAVAILABLE: an exchange of others failed")
         time.sleep(pause)
