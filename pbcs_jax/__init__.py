@@ -27,6 +27,7 @@ from pbcs_jax.outer.projection import project
 from pbcs_jax.outer.settings import Settings
 from pbcs_jax.portfolio import Auto, Choice, Plan
 from pbcs_jax.result import Result, Suspects
+from pbcs_jax.rows import Rows
 from pbcs_jax.select import select_coreset, select_features, soften
 
 # Their names before samples and inputs were one.
@@ -61,6 +62,7 @@ __all__ = [
     "Network",
     "Plan",
     "Result",
+    "Rows",
     "Samples",
     "Settings",
     "State",

@@ -1,6 +1,7 @@
 """The command line: `pbcs`, `python -m pbcs_jax`, and launch.py of a clone.
 
 pbcs --config=FILE_OR_NAME[:PRESET] [--workdir=DIR] [--config.KEY=VALUE ...]
+     [--coordinator=HOST:PORT --num_processes=N --process_id=I]
 """
 
 import ast
@@ -8,6 +9,7 @@ import importlib.util
 import logging
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,12 +17,13 @@ import jax
 from absl import app, flags
 from absl import logging as absl_logging
 
-from pbcs_jax import interrupt
+from pbcs_jax import ending, interrupt, processes
 from pbcs_jax.compute.mesh import use_all_cores
-from pbcs_jax.errors import UserError, check_known
+from pbcs_jax.errors import UserError, check_known, one_line
 from pbcs_jax.npz import reason
 from pbcs_jax.outer.loop import DivergenceError
 
+PROCESSES = ("coordinator", "num_processes", "process_id")
 NEEDED = ("ml_collections", "matplotlib", "PIL", "rich", "tensorboardX", "sklearn")
 AGAIN = "make room or mend it, then rerun the same command to continue"
 
@@ -40,6 +43,9 @@ def run() -> None:
         "config", help_string="FILE_OR_NAME[:PRESET] of the experiment.", lock_config=True
     )
     flags.DEFINE_string("workdir", None, "Folder of this run; by default runs/NAME_OF_THE_CONFIG.")
+    flags.DEFINE_string("coordinator", None, "host:port of process 0, where jax does not find it.")
+    flags.DEFINE_integer("num_processes", None, "How many processes there are.")
+    flags.DEFINE_integer("process_id", None, "The number of this one, from 0.")
     try:
         app.run(main, flags_parser=parse_flags)
     except interrupt.Stopped as stopped:
@@ -112,9 +118,15 @@ def keep_compiled_programs() -> None:
 
 def fail(message: str) -> NoReturn:
     """One line, and exit code 2."""
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
-    print(f"error: {line}", file=sys.stderr)
+    say(f"error: {processes.name()}", message)
+    ending.end(2, message)
     sys.exit(2)
+
+
+def say(before: str, message: str) -> None:
+    """One line on standard error."""
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+    print(f"{before}{line}", file=sys.stderr, flush=True)
 
 
 def main(arguments: list[str]) -> None:
@@ -136,20 +148,39 @@ def main(arguments: list[str]) -> None:
         fail(f"config file {file!r} cannot be read: --help lists those that there are")
     default = Path("runs", "-".join(filter(None, [Path(file).stem, preset])))
     keep_compiled_programs()
-    use_all_cores()
     absl_logging.set_verbosity(absl_logging.WARNING)
-    logging.getLogger("pbcs_jax").setLevel(logging.INFO)  # of this package only
     try:
+        processes.start(*(flags.FLAGS[name].value for name in PROCESSES))
+        use_all_cores()
+        jax.devices()  # processes find each other's devices within two minutes, or not at all
+        if processes.is_first():
+            logging.getLogger("pbcs_jax").setLevel(logging.INFO)  # of this package only
         check_known("experiment", experiment, EXPERIMENTS)
-        EXPERIMENTS[experiment](config, str(flags.FLAGS.workdir or default), Console())
+        if processes.are_several():
+            ending.heed_signals(lambda why: say(f"error: {processes.name()}", why))
+        console = Console(quiet=not processes.is_first())
+        with ending.named_losses():
+            processes.agree({"the config": config.to_dict()})
+            EXPERIMENTS[experiment](config, str(flags.FLAGS.workdir or default), console)
+            processes.from_first(lambda: "done")  # JAX gives those that end first 10 s, no more
     except (UserError, DivergenceError) as error:
         fail(str(error))
+    except processes.Ended as ended:
+        before = "" if ended.code == interrupt.CODE else "error: "
+        say(before + processes.name(), str(ended))
+        ending.end(ended.code, str(ended), orderly=ended.code != 1)
     except OSError as error:
         fail(f"{reason(error)}{_where(error)}: {AGAIN}")
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
         if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
         fail(f"no memory is left: use a smaller network or fewer samples, or {AGAIN}")
+    except Exception as error:
+        if processes.are_several():  # else the others would wait for this one
+            traceback.print_exc()
+            say(f"error: {processes.name()}", one_line(error))
+            ending.end(1, one_line(error), orderly=False)
+        raise
 
 
 def _where(error: OSError) -> str:

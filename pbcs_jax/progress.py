@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
+from pbcs_jax import processes
+
 SECONDS = 0.3
 """Between two looks at a bar that is counting."""
 _STAGE = "{desc:<22} [{elapsed}]"
@@ -29,7 +31,7 @@ def shown(show: bool = True) -> Iterator[None]:
     Args:
       show: False leaves everything silent. Within another bar that one goes on.
     """
-    watched = show and (sys.stderr.isatty() or _in_notebook())
+    watched = show and processes.is_first() and (sys.stderr.isatty() or _in_notebook())
     if not watched or _bar.get() is not None:
         yield
         return

@@ -5,12 +5,13 @@ import dataclasses
 import itertools
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from pbcs_jax import memory, portfolio
+from pbcs_jax import memory, portfolio, processes
 from pbcs_jax import progress as progress_lib
 from pbcs_jax.border import Data, check_data, check_key
 from pbcs_jax.choices import Choice, Inputs, Samples
@@ -18,12 +19,16 @@ from pbcs_jax.choices import inputs as inputs_lib
 from pbcs_jax.compute import blas
 from pbcs_jax.compute.plan import Compute
 from pbcs_jax.errors import UserError, check_known
+from pbcs_jax.nets.model import as_model
 from pbcs_jax.objectives import InputKernel, Kernel, Network
+from pbcs_jax.objectives.network_rows import rows_objective
 from pbcs_jax.outer import draw, loop, masks
+from pbcs_jax.outer.base import Built
 from pbcs_jax.outer.estimators import smoothed
 from pbcs_jax.outer.settings import Settings
 from pbcs_jax.portfolio import Auto
 from pbcs_jax.result import Result, Suspects
+from pbcs_jax.rows import Rows, check_rows
 
 SOFTEN = 0.3
 """How far 'kernel_then_network' moves what the kernel found towards K/n."""
@@ -52,7 +57,8 @@ def select_coreset(
 
     Args:
       key: PRNG key, or a seed.
-      x: `[n, ...]` candidates: NumPy, JAX, torch, pandas, scipy.sparse or lists. Tables are
+      x: `[n, ...]` candidates: NumPy, JAX, torch, pandas, scipy.sparse or lists; or `Rows`, of
+        which only the chosen ones are read. Tables are
         standardised (see the option `scale`), and so are pictures of integers, by channel.
       y: `[n]` labels of any kind, one-hot rows, or numbers of a regression, see the option
         `loss_fn`.
@@ -238,14 +244,17 @@ def _select(
         objective, compute = asked.objective, asked.compute
         if isinstance(objective, Network):
             _check_model(call.model)
-        data = check_data(
+        by_rows = isinstance(call.x, Rows)
+        data = (check_rows if by_rows else check_data)(
             call.x, call.y, call.validation, _kind(objective.loss_fn), objective.scale
         )
+        _agree(key, call, asked, data)
         n, size, choice, settings, names = choose(data, call.size, asked)
         run_key, draw_key, build_key = jax.random.split(key, 3)
         x, y, validation = data.x, data.y, data.validation
         progress_lib.stage("Building the objective")
-        evaluate, improve, predict = objective.build(
+        build = partial(_build_by_rows, objective) if by_rows else objective.build
+        evaluate, improve, predict = build(
             build_key, x, y, call.model, size, validation, choice, settings, compute
         )
         state = _start(run_key, n, size, settings, call.start)
@@ -279,6 +288,11 @@ def _choose(key: jax.Array, call: _Call, asked: _Asked) -> Result:
             f"option is {name!r}, which objective='auto' chooses by itself: leave it out, or add "
             "objective='network' or 'kernel'"
         )
+    if isinstance(call.x, Rows):
+        raise UserError(
+            "objective is 'auto', and x gives rows by index: use objective='network', or give all "
+            "candidates as an array"
+        )
     if call.start is not None or asked.compute != Compute():
         what = "compute" if call.start is None else "start"
         raise UserError(
@@ -289,6 +303,7 @@ def _choose(key: jax.Array, call: _Call, asked: _Asked) -> Result:
         options = asked.objective
         data = check_data(call.x, call.y, call.validation, _kind(options.loss_fn), options.scale)
         loop.check_size(len(data.y), call.size)
+        _agree(key, call, asked, data)
         found = portfolio.search(key, data, call.model, int(call.size), options)
     return Result(
         found.indices,
@@ -306,6 +321,47 @@ def _watched(call: _Call) -> contextlib.AbstractContextManager[None]:
     if not isinstance(call.progress, bool):
         raise UserError(f"progress is {call.progress!r}: use True or False")
     return progress_lib.shown(call.progress)
+
+
+def _agree(key: jax.Array, call: _Call, asked: _Asked, data: Data) -> None:
+    """Raises unless all processes that select together were called with the same."""
+    mesh = asked.compute.mesh
+    if mesh is not None and not processes.span(mesh):
+        return
+    held_out = data.validation or (np.zeros(0), np.zeros(0))
+    start = call.start.probabilities if isinstance(call.start, loop.State) else call.start
+    records = [asked.loop, vars(asked.objective), call.size]
+    processes.agree(
+        {
+            "key": np.asarray(jax.random.key_data(key)),
+            "x": call.x.some() if isinstance(call.x, Rows) else data.x,
+            "y": data.y,
+            "validation x": held_out[0],
+            "validation y": held_out[1],
+            "start": np.zeros(0) if start is None else np.asarray(start),
+            "the set of options": processes.plain(records),
+        }
+    )
+
+
+def _build_by_rows(
+    objective: Any, key, x, y, model, size, validation, choice, settings: Settings, compute
+) -> Built:
+    """The objective where candidates are `Rows`; raises for what needs all of them at once."""
+    what = (
+        f"objective is {type(objective).__name__}" * (not isinstance(objective, Network))
+        or "what is chosen is inputs" * isinstance(choice, Inputs)
+        or f"estimator is {settings.estimator!r}" * (settings.estimator != "pge")
+    )
+    if what:
+        raise UserError(
+            f"{what}, and x gives rows by index: select samples by the objective 'network' and the "
+            "estimator 'pge', or give all candidates as an array"
+        )
+    options = {"num_masks": settings.num_masks, "compute": compute}
+    return Built(
+        rows_objective(as_model(model), x, y, choice, objective, validation=validation, **options)
+    )
 
 
 def _samples(data: Data, size: int, asked: _Asked) -> _Chosen:

@@ -9,7 +9,12 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from pbcs_jax import processes
+from pbcs_jax.nets.backend import platform
+
 AXIS = "masks"
+LARGEST_GATHERED = 1 << 10
+"""Numbers of a mask's output up to which all processes get those of all masks."""
 
 
 def use_all_cores(most: int = 8) -> None:
@@ -39,17 +44,24 @@ def mask_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
 
 
 def solver_mesh() -> Mesh:
-    """The mesh for objectives that are linear algebra: all devices, but only one of CPU devices.
+    """The mesh for objectives that are linear algebra: all devices, of CPUs one per process.
 
     Its routines keep all cores busy by themselves, and block a thread that CPU devices share.
     """
-    on_cpu = jax.default_backend() == "cpu"
-    return mask_mesh(jax.local_devices()[:1] if on_cpu else None)
+    on_cpu = platform() == "cpu"
+    return mask_mesh(_one_per_process() if on_cpu else None)
+
+
+def _one_per_process() -> list[jax.Device]:
+    first: dict[int, jax.Device] = {}
+    for device in jax.devices():
+        first.setdefault(device.process_index, device)
+    return list(first.values())
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
     """The arrays of `tree` on every device of the mesh."""
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+    return processes.place(tree, NamedSharding(mesh, PartitionSpec()))
 
 
 def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
@@ -90,8 +102,14 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         padding = -num_masks % mesh.size
         places = jnp.arange(num_masks + padding)
         fill = jnp.minimum(places, num_masks - 1)
-        mapped_and_filled = jax.tree.map(lambda leaf: leaf[fill], mapped)
+        mapped_and_filled = jax.tree.map(lambda leaf: leaf[fill] if padding else leaf, mapped)
         outputs = spread(shared, mapped_and_filled, places < num_masks)
+        leaves, structure = jax.tree.flatten(outputs)
+        # Gradients of all candidates stay where they are made: their mean over the masks is taken
+        # on the devices, and processes exchange [n] numbers in place of [M, n].
+        apart = processes.span(mesh) and not padding
+        large = [apart and leaf[0].size > LARGEST_GATHERED for leaf in leaves]
+        outputs = [leaf for leaf, is_large in zip(leaves, large, strict=True) if not is_large]
         # What is exchanged between devices is one array [M, d]: CPU devices share their threads,
         # and one that waits in several exchanges at once can leave the others without any.
         _, unpack = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], outputs))
@@ -99,7 +117,11 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, rows))
         # Every device gets all losses: the little that follows is done by each for itself.
         packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, PartitionSpec()))
-        return jax.vmap(unpack)(packed[:num_masks])
+        small = iter(jax.vmap(unpack)(packed[:num_masks]))
+        found = [
+            leaf if is_large else next(small) for leaf, is_large in zip(leaves, large, strict=True)
+        ]
+        return jax.tree.unflatten(structure, found)
 
     return mapped_over_masks
 

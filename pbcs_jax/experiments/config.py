@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import jax
 from ml_collections import ConfigDict
 
 from pbcs_jax import data, nets
@@ -204,6 +205,11 @@ def size_key(config: ConfigDict) -> str:
 def size(config: ConfigDict) -> int:
     """K."""
     return config[size_key(config)]
+
+
+def keys(config: ConfigDict) -> jax.Array:
+    """Those of the selection, of the baselines and of the judges."""
+    return jax.random.split(jax.random.key(config.seed), 3)
 
 
 def _own(section: ConfigDict, record: type) -> dict[str, Any]:

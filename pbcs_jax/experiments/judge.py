@@ -41,7 +41,7 @@ class Judge:
           done: how many of them are judged already.
         """
         size = max(len(indices) for indices in coresets)
-        devices = jax.devices()
+        devices = jax.local_devices()  # process 0 judges alone
         if devices[0].platform == "cpu":  # a device without a coreset would only take up a core
             devices = devices[: len(coresets)]
         mesh = mask_mesh(devices)

@@ -82,6 +82,11 @@ class Records(NamedTuple):
         """Whether the files that were written with it are as they were."""
         return all(digest(self.folder / f) == known for f, known in record["files"].items())
 
+    def has(self, name: str) -> bool:
+        """Whether a method has chosen already."""
+        record = self.read(name)
+        return record is not None and self.is_whole(record)
+
     def _finished(self, name: str) -> Path:
         return self.folder / "methods" / f"{name}.json"
 

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from rich.console import Console
 from rich.markup import escape
 
-from pbcs_jax import progress
+from pbcs_jax import processes, progress
 from pbcs_jax.data import Problem
 from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.experiments import config as config_lib
@@ -48,6 +48,9 @@ def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Conso
     config_lib.check(config)
     for method in config.methods:
         check_known("method", method, experiment.methods)
+    if not processes.is_first():
+        selection.take_part(experiment, config)
+        return {}
     size, unit = config_lib.size(config), experiment.unit(config)
     summary = finished(workdir, config)
     if summary is None:
@@ -66,6 +69,7 @@ def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Conso
             write_summary(folder, summary)  # last: it stands for all the rest
             summary = read_record(folder / "summary.json")
     else:
+        selection.invite(False)
         shown = escape(str(absolute(workdir)))
         console.print(f"This run is finished: its results are in {shown}", soft_wrap=True)
     dataset = summary["dataset"]
@@ -83,11 +87,12 @@ def _choose_and_judge(
     What an interrupted run had found is not repeated: methods that were judged, coresets that were
     chosen, and networks that have judged them.
     """
-    pbcs_key, baseline_key, judge_key = jax.random.split(jax.random.key(config.seed), 3)
+    pbcs_key, baseline_key, judge_key = config_lib.keys(config)
     judges = make_judges(config, problem, task, judge_key)
     num_seeds = config.evaluation.num_seeds
     records = Records(folder, identity(folder), task.n, list(judges), num_seeds)
     found: dict[str, Record] = {}
+    selection.invite("pbcs" in config.methods and not records.has("pbcs"))
     for name in config.methods:
         record = records.read(name)
         if record is None or not records.is_whole(record):

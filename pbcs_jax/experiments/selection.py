@@ -1,14 +1,18 @@
-"""PBCS in a run: with metrics and checkpoints, from where a killed run stopped."""
+"""PBCS in a run: with metrics and checkpoints, from where a killed run stopped.
+
+Of several processes all select, and process 0 alone reads and writes files.
+"""
 
 from pathlib import Path
 
 import jax
 from ml_collections import ConfigDict
 
+from pbcs_jax import ending, processes
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.checkpoints import Checkpoints
 from pbcs_jax.experiments.metrics import MetricsLog
-from pbcs_jax.experiments.task import Task
+from pbcs_jax.experiments.task import Experiment, Task
 from pbcs_jax.experiments.workdir import identity
 from pbcs_jax.outer import loop
 from pbcs_jax.report.files import write_npz
@@ -17,20 +21,56 @@ from pbcs_jax.result import Result
 
 def select(key: jax.Array, config: ConfigDict, task: Task, folder: Path) -> Result:
     """What PBCS selects."""
-    settings = config_lib.loop_settings(config, task.n)
     checkpoints = Checkpoints(folder, identity(folder))
-    state = checkpoints.restore(loop.init(key, task.n, config_lib.size(config), settings))
+    like = _first_state(key, config, task)
+    state = _from_first(checkpoints.restore(like), like)
     log = MetricsLog(folder, checkpoints.history, 0 if state is None else int(state.step))
 
     def callback(state, metrics):
         task.watch(state, folder)
         checkpoints.save(state, metrics)
         log.append(state, metrics)
+        ending.check_signals()
 
     try:
-        return task.select(key, state, callback)
+        with ending.stops_together():
+            return task.select(key, state, callback)
     finally:
         log.close()
+
+
+def invite(selects: bool) -> None:
+    """Tells the other processes whether there is anything to select in this run."""
+    processes.from_first(lambda: "yes" if selects else "")
+
+
+def take_part(experiment: Experiment, config: ConfigDict) -> None:
+    """What the processes beside the first do in a run: the selection, if it is not done."""
+    if not processes.from_first(str):
+        return
+    # Process 0 has loaded the data already: what it downloaded is there.
+    task = experiment.task(config, config_lib.load_problem(config))
+    key = config_lib.keys(config)[0]
+    state = _from_first(None, _first_state(key, config, task))
+    with ending.stops_together():
+        task.select(key, state, lambda state, metrics: ending.check_signals())
+
+
+def _first_state(key: jax.Array, config: ConfigDict, task: Task) -> loop.State:
+    settings = config_lib.loop_settings(config, task.n)
+    return loop.init(key, task.n, config_lib.size(config), settings)
+
+
+def _from_first(state: loop.State | None, like: loop.State) -> loop.State | None:
+    """The state that process 0 found on its disk, or None; `like` is one of the same shapes."""
+    if not processes.are_several():
+        return state
+    if not processes.from_first(lambda: "" if state is None else "found"):
+        return None
+    given = like if state is None else state
+    arrays = given._replace(key=jax.random.key_data(given.key))
+    found = processes.arrays_from_first(arrays)
+    return found._replace(key=jax.random.wrap_key_data(found.key))
 
 
 def keep(result: Result, task: Task, folder: Path) -> None:

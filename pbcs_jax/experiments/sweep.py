@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from rich.console import Console
 from rich.markup import escape
 
+from pbcs_jax import processes
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.workdir import open_workdir, origin
@@ -56,6 +57,10 @@ def _sweep(run: Run, config: ConfigDict, workdir: str, console: Console) -> dict
     runs = {(p, s): at_point(config, p, s) for p in points for s in seeds}
     for one in runs.values():
         config_lib.check(one)
+    if not processes.is_first():  # they take part in the selections, and write nothing
+        for one in runs.values():
+            run(one, workdir, console)
+        return {}
     with open_workdir(workdir, config) as folder:
         return _run_all(run, runs, config, folder, console)
 

@@ -17,6 +17,7 @@ from jax import lax
 
 from pbcs_jax.errors import check_known
 from pbcs_jax.nets import winograd
+from pbcs_jax.nets.backend import platform
 from pbcs_jax.nets.direct import Pads, direct_conv
 
 # `(outputs, axis of the four in a window, axis of the batch) -> outputs without the former`
@@ -44,7 +45,7 @@ def max_pool(x: jax.Array, pool: Pool | None = None) -> jax.Array:
 
 def wants_batch_last(channels: int) -> bool:
     """Whether `Conv` is faster on `[C, H, W, B]`: on CPU, where few channels fill no vector."""
-    return jax.default_backend() == "cpu" and channels < 16
+    return platform() == "cpu" and channels < 16
 
 
 class Conv(nn.Module):
@@ -121,7 +122,7 @@ class Conv(nn.Module):
         return known[name](x, kernel, self.strides, pads, pool)
 
     def _fastest(self, channels: int) -> str:
-        if jax.default_backend() != "cpu":
+        if platform() != "cpu":
             return "native"
         if self.kernel_size == (1, 1):
             return "patches"  # a matmul as it is
@@ -253,7 +254,7 @@ def _largest_kept(key: jax.Array, rate: float) -> Pool:
             numbers = jnp.stack([(words >> shift) & 255 for shift in (0, 8, 16, 24)], axis)
             return jnp.where(numbers < round(256 * rate), _LEFT_OUT, windows)
 
-        if jax.default_backend() == "cpu":
+        if platform() == "cpu":
             # XLA would do all of this again for every value of the gradient: three times the time
             # of a training step. It keeps what comes out of a branch. A net that has diverged drops
             # nothing.

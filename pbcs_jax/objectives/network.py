@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pbcs_jax import processes
 from pbcs_jax.choices import Choice, Samples
 from pbcs_jax.compute import mesh as mesh_lib
 from pbcs_jax.compute.chunks import in_chunks
-from pbcs_jax.compute.plan import LARGEST_OUTER_CHUNK, Compute, plan
+from pbcs_jax.compute.plan import LARGEST_OUTER_CHUNK, Compute, memory_budget, plan
 from pbcs_jax.errors import UserError, check_known, check_number, check_switch, one_line
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.losses import is_classes
@@ -126,7 +127,7 @@ def network_objective(
     """
     inner, outer_batch = settings.inner, settings.outer_batch
     loss_fn, outer_loss = losses.pair(settings.loss_fn, settings.outer_loss, is_classes(y))
-    _check_fit(model, x, y, validation, loss_fn, outer_loss)
+    check_fit(model, x, y, validation, loss_fn, outer_loss)
     path_steps = settings.path_steps if path else 0
     if path_steps:
         losses.check_gradient(outer_loss)
@@ -140,9 +141,10 @@ def network_objective(
         x,
         rows=inner.batch_size or choice.levels[-1] or len(x),
         num_masks=-(-num_masks // mesh.size),
-        device=mesh.devices.flat[0],
+        device=mesh.local_devices[0],
         path_steps=path_steps,
         compute=compute,
+        budget=processes.least(mesh, memory_budget(mesh.local_devices[0])),
     )
     data = mesh_lib.replicate(_Data(choice, x, y, validation), mesh)
 
@@ -185,7 +187,7 @@ def network_objective(
         if 0 < outer_batch < outer[0].shape[0]:
             rows = jax.random.choice(outer_key, outer[0].shape[0], (outer_batch,), replace=False)
             outer = (outer[0][rows], outer[1][rows])
-        keys = _own_keys(inner, own_key, train_key, masks.shape[0])
+        keys = own_keys(inner, own_key, train_key, masks.shape[0])
 
         def with_rows(rows):
             mapped = (data.choice.cut(own, rows), *keys)
@@ -251,7 +253,7 @@ def score(
     return jnp.mean(outer_loss(outputs, targets)), metrics
 
 
-def _check_fit(model: Model, x, y, validation, loss_fn, outer_loss) -> None:
+def check_fit(model: Model, x, y, validation, loss_fn, outer_loss) -> None:
     """Raises unless the model takes such inputs and its outputs suit the targets and losses."""
     rows = 2
     inputs = jax.ShapeDtypeStruct((rows, *np.shape(x)[1:]), jnp.asarray(x[:0]).dtype)
@@ -301,7 +303,7 @@ def _check_fit(model: Model, x, y, validation, loss_fn, outer_loss) -> None:
             )
 
 
-def _own_keys(
+def own_keys(
     inner: Inner, init_key: jax.Array, train_key: jax.Array, num_masks: int
 ) -> tuple[Any, Any]:
     """Each mask's own keys, for an initialisation that is not shared, and for its training.

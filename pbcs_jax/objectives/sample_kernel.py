@@ -35,6 +35,7 @@ from pbcs_jax.compute.plan import Compute
 from pbcs_jax.errors import UserError, check_known, check_number, check_switch
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.losses import is_classes
+from pbcs_jax.nets.backend import platform
 from pbcs_jax.objectives import ridge as ridge_lib
 from pbcs_jax.objectives.embeddings import embed
 from pbcs_jax.objectives.exchange import Learner, Outer, exchange_samples
@@ -228,7 +229,7 @@ def kernel_objective(
     data, is_gram = gather(embeddings, y, validation, candidate_weight, dual)
     if differences:
         data = data._replace(root=_root(data.rows, data.weights))
-    on_cpu = jax.default_backend() == "cpu"
+    on_cpu = platform() == "cpu"
     mesh = compute.mesh or mesh_lib.solver_mesh()
     data = mesh_lib.replicate(data, mesh)
     # Embeddings are read once for a whole chunk; rows of a Gram matrix are a mask's own, and on CPU

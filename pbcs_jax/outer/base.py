@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
 
 class Evaluation(NamedTuple):
@@ -33,18 +34,30 @@ Objective = Callable[[jax.Array, jax.Array], Evaluation]
 """`(key, masks [M, n]) -> Evaluation`, the one function that the outer loop sees."""
 
 
+class OnHost(NamedTuple):
+    """An objective that is called with arrays, and not traced: it may read files.
+
+    Attributes:
+      evaluate: the objective.
+      sharding: where the state and the masks are.
+    """
+
+    evaluate: Objective
+    sharding: NamedSharding
+
+
 class Built(NamedTuple):
     """An objective of given data.
 
     Attributes:
-      evaluate: the objective.
+      evaluate: the objective, traced or `OnHost`.
       improve: `(key, indices) -> indices`, the last exchanges of a choice; None if there are none.
       predict: `(key, indices) -> outputs [n, ...]` for all candidates, of models trained on the
         chosen samples, no sample by a model that has seen it: probabilities of classes, or numbers
         of a regression. None where inputs are chosen.
     """
 
-    evaluate: Objective
+    evaluate: Objective | OnHost
     improve: Callable[[jax.Array, np.ndarray], np.ndarray] | None = None
     predict: Callable[[jax.Array, np.ndarray], np.ndarray] | None = None
 

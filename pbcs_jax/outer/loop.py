@@ -17,10 +17,10 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.tree_util import Partial
 
-from pbcs_jax import progress
+from pbcs_jax import processes, progress
 from pbcs_jax.errors import UserError, check_number
 from pbcs_jax.outer import masks, projection
-from pbcs_jax.outer.base import Objective
+from pbcs_jax.outer.base import Evaluation, Objective, OnHost
 from pbcs_jax.outer.settings import Settings
 
 Metrics = dict[str, Any]
@@ -141,8 +141,8 @@ def step(
     >>> state.probabilities.round(2).tolist()
     [1.0, 0.0, 0.0]
     """
-    state, evaluate = _place(state, evaluate)
-    state, metrics = _compiled_step(state, evaluate, settings)
+    state, placed = _place(state, evaluate)
+    state, metrics = _compiled_step(state, placed, settings)
     if not isinstance(metrics["num_ok"], jax.core.Tracer):
         _check_alive([metrics], settings)
     return state, metrics
@@ -150,7 +150,7 @@ def step(
 
 def run(
     state: State,
-    evaluate: Objective,
+    evaluate: Objective | OnHost,
     settings: Settings = Settings(),  # noqa: B008 (frozen)
     callback: Callable[[State, list[Metrics]], None] | None = None,
     callback_every: int = 10,
@@ -171,8 +171,9 @@ def run(
     Returns:
       The final state, and the metrics of these steps, each `[steps, ...]`.
     """
-    state, evaluate = _place(state, evaluate)
+    state, placed = _place(state, evaluate)
     state = jax.tree.map(jnp.copy, state)  # the caller's own is not donated
+    take_step = _step_on_host if isinstance(placed, OnHost) else _donating_step
     history: list[Metrics] = []
     pending: list[Metrics] = []
     first = int(state.step)
@@ -188,7 +189,7 @@ def run(
     try:
         with progress.steps("Compiling", settings.outer_steps, first) as show:
             for done in range(first + 1, settings.outer_steps + 1):
-                state, metrics = _donating_step(state, evaluate, settings)
+                state, metrics = take_step(state, placed, settings)
                 pending.append(metrics)
                 if done % callback_every == 0 or done == settings.outer_steps:
                     report()
@@ -208,12 +209,32 @@ def _loss_text(metrics: Metrics) -> str:
 
 
 def _step(state: State, evaluate: Objective, settings: Settings) -> tuple[State, Metrics]:
-    estimator = settings.gradient_estimator()
+    next_key, evaluate_key, drawn = _draw(state, settings)
+    return _update(state, next_key, drawn, evaluate(evaluate_key, drawn), settings)
+
+
+def _step_on_host(state: State, objective: OnHost, settings: Settings) -> tuple[State, Metrics]:
+    """The same in two programs, and between them the objective, which is none."""
+    next_key, evaluate_key, drawn = _compiled_draw(state, settings)
+    evaluation = objective.evaluate(evaluate_key, drawn)
+    return _donating_update(state, next_key, drawn, evaluation, settings)
+
+
+def _draw(state: State, settings: Settings) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The next key, the objective's, and the masks."""
     next_key, mask_key, evaluate_key = jax.random.split(state.key, 3)
+    estimator = settings.gradient_estimator()
+    drawn = estimator.sample(mask_key, state.probabilities, settings.num_masks)
+    return next_key, evaluate_key, drawn
+
+
+def _update(
+    state: State, next_key: jax.Array, drawn: jax.Array, evaluation: Evaluation, settings: Settings
+) -> tuple[State, Metrics]:
+    """What the masks and their evaluation make of the state."""
+    estimator = settings.gradient_estimator()
     s = state.probabilities
     progress = state.step / max(settings.outer_steps, 1)
-    drawn = estimator.sample(mask_key, s, settings.num_masks)
-    evaluation = evaluate(evaluate_key, drawn)
     if estimator.needs_path and evaluation.path_gradients is None:
         raise UserError(
             "this estimator needs path gradients and the objective gives none: "
@@ -259,23 +280,28 @@ def _step(state: State, evaluate: Objective, settings: Settings) -> tuple[State,
     return State(s, opt_state, state.step + 1, state.size, next_key, estimator_state), metrics
 
 
-def _place(state: State, evaluate: Objective) -> tuple[State, Partial]:
+def _place(state: State, evaluate: Objective | OnHost) -> tuple[State, Partial | OnHost]:
     """The objective as a pytree, and the state where its arrays live.
 
     There the step's results will be too: were the first state elsewhere, the second step would be
     compiled anew.
     """
+    if isinstance(evaluate, OnHost):
+        return processes.place(state, evaluate.sharding), evaluate
     if not isinstance(evaluate, Partial):
         return state, Partial(evaluate)
     for leaf in jax.tree.leaves(evaluate):
         sharding = getattr(leaf, "sharding", None)
         if isinstance(sharding, NamedSharding) and sharding.is_fully_replicated:
-            return jax.device_put(state, NamedSharding(sharding.mesh, PartitionSpec())), evaluate
+            everywhere = NamedSharding(sharding.mesh, PartitionSpec())
+            return processes.place(state, everywhere), evaluate
     return state, evaluate
 
 
 _compiled_step = jax.jit(_step, static_argnames="settings")
 _donating_step = jax.jit(_step, static_argnames="settings", donate_argnames="state")
+_compiled_draw = jax.jit(_draw, static_argnames="settings")
+_donating_update = jax.jit(_update, static_argnames="settings", donate_argnames="state")
 
 
 def forget() -> None:
@@ -285,7 +311,8 @@ def forget() -> None:
     have no room for more. JAX also keeps what it traced, 0.1 to 1 MB per selection, in caches that
     can be emptied only all at once, those of the user's own functions with them.
     """
-    _donating_step.clear_cache()
+    for program in (_donating_step, _compiled_draw, _donating_update):
+        program.clear_cache()
     if next(_forgotten) % FORGET_ALL == 0:
         jax.clear_caches()
 

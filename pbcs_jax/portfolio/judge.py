@@ -71,7 +71,7 @@ class Judge:
 
     def __init__(self, key: jax.Array, data: Data, judges: Sequence[tuple[Any, Inner]], size: int):
         self._key, self._data, self._size = key, data, size
-        self._mesh = mesh_lib.mask_mesh()
+        self._mesh = mesh_lib.mask_mesh(jax.local_devices())
         outer = [data.x[data.outer]]
         if data.validation is not None:
             outer.append(np.asarray(data.validation[0], outer[0].dtype))

@@ -153,7 +153,9 @@ def search(key: jax.Array, data: Any, model: Any, size: int, options: plan_lib.A
       size: K.
       options: the time budget, or the plan.
     """
-    clock = _Clock(np.inf if options.plan is not None else options.time_budget)
+    # Several processes have several clocks, and must do the same.
+    timeless = options.plan is not None or jax.process_count() > 1
+    clock = _Clock(math.inf if timeless else options.time_budget)
     jax.monitoring.register_event_duration_secs_listener(clock.heard)
     try:
         return _search(key, data, model, size, options, clock)

@@ -53,6 +53,26 @@ def test_devices_meet_once():
     assert len(meetings) == 1
 
 
+def test_between_processes_gradients_are_averaged_before_they_are_exchanged(monkeypatch):
+    """The mean over masks is one exchange of [n] numbers, and no gathering of [M, n]."""
+    n = 5000
+    monkeypatch.setattr(mesh_lib.processes, "span", lambda mesh: True)
+    mapped = mesh_lib.map_masks(lambda shared, own: (own[0], own * shared), mesh_lib.mask_mesh(), 1)
+
+    @jax.jit
+    def mean(masks):
+        losses, gradients = mapped(2.0, masks)
+        return losses, jnp.sum(jnp.where(losses[:, None] > 0, gradients, 0), axis=0) / 8
+
+    masks = jax.random.normal(jax.random.key(0), (8, n))
+    program = mean.lower(masks).compile().as_text()
+    meetings = re.findall(r"= (\S+) (?:all|reduce|collective)-([a-z-]+)\(", program)
+    assert sorted(kind for _, kind in meetings) == ["gather", "reduce"], meetings
+    assert dict((kind, shape) for shape, kind in meetings)["reduce"].startswith(f"f32[{n}]")
+    expected = jnp.sum(jnp.where(masks[:, :1] > 0, 2 * masks, 0), axis=0) / 8
+    np.testing.assert_allclose(mean(masks)[1], expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(("flags", "expected"), [("", "2 4"), ("3", "3 None")])
 def test_every_core_becomes_a_device_unless_the_user_says_otherwise(flags, expected):
     code = (
