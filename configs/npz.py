@@ -1,9 +1,12 @@
 """Your own data: an npz file with x_train, y_train, x_test, y_test (pictures or tables).
 
     python launch.py --config=configs/npz.py --config.data.path=FILE.npz --config.coreset_size=200
+    python launch.py --config=configs/npz.py:kernel ...     ridge regression alone, seconds
     python launch.py --config=configs/npz.py:paper ...      ConvNet selection, for an accelerator
 
-`default` judges by the MLP, which takes any shape; for pictures, --config.evaluation.model=convnet.
+`default` needs no settings: it compares several ways to choose for --config.time_budget=60 seconds,
+see docs/guide/samples.md. The MLP judges, since it takes any shape; for pictures, add
+--config.evaluation.model=convnet.
 """
 
 from pbcs_jax.configs import mnist
@@ -11,10 +14,10 @@ from pbcs_jax.configs import mnist
 from pbcs_jax.experiments import config as config_lib
 
 PRESETS = {
-    "default": {"evaluation.model": "mlp"},
+    "default": {"selection.objective": "auto", "evaluation.model": "mlp"},
     "kernel": {"evaluation.model": "mlp"},
     "paper": {},
-    "smoke": {"coreset_size": 10},
+    "smoke": {"selection.objective": "auto", "time_budget": 1.0, "coreset_size": 10},
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pbcs_jax as pbcs
+from pbcs_jax.select import select_coreset
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -21,10 +22,14 @@ def blocks(page):
 
 @pytest.fixture
 def short(monkeypatch):
-    """Selections of two outer steps, and small nets and baselines in place of slow ones."""
+    """Selections of two outer steps, or of a second."""
     for name in ("select_coreset", "select_features"):
-        real = getattr(pbcs, name)
-        quick = lambda *args, real=real, **options: real(*args, **{**options, "outer_steps": 2})  # noqa: E731
+
+        def quick(*args, real=getattr(pbcs, name), **options):
+            is_auto = real is select_coreset and options.get("objective", "auto") == "auto"
+            more = {"time_budget": 1.0} if is_auto else {"outer_steps": 2}
+            return real(*args, **options | more)
+
         monkeypatch.setattr(pbcs, name, quick)
 
 

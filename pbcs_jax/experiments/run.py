@@ -119,7 +119,8 @@ def _choose_by_pbcs(key: jax.Array, config: ConfigDict, task: Task, records: Rec
     with progress.shown():  # suspects are looked for here, which is no part of the selection
         progress.stage("Looking for wrong labels")
         selection.keep(result, task, records.folder)
-    return records.begin(seconds, [result.indices], "coreset.npz", METRICS)
+    files = [name for name in (METRICS, selection.CHOICE) if (records.folder / name).exists()]
+    return records.begin(seconds, [result.indices], "coreset.npz", *files)
 
 
 def _choose_by_baseline(

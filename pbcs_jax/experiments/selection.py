@@ -3,24 +3,33 @@
 Of several processes all select, and process 0 alone reads and writes files.
 """
 
+import json
 from pathlib import Path
+from typing import Any
 
 import jax
+from absl import logging
 from ml_collections import ConfigDict
 
 from pbcs_jax import ending, processes
+from pbcs_jax.errors import DamagedError
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.checkpoints import Checkpoints
 from pbcs_jax.experiments.metrics import MetricsLog
 from pbcs_jax.experiments.task import Experiment, Task
 from pbcs_jax.experiments.workdir import identity
 from pbcs_jax.outer import loop
-from pbcs_jax.report.files import write_npz
+from pbcs_jax.report.files import read_record, set_aside, write_npz, write_record
 from pbcs_jax.result import Result
+
+CHOICE = "choice.json"
+"""What objective 'auto' does, from the moment when it is planned, and what came of it."""
 
 
 def select(key: jax.Array, config: ConfigDict, task: Task, folder: Path) -> Result:
     """What PBCS selects."""
+    if config.selection.objective == "auto":
+        return _search(key, task, folder)
     checkpoints = Checkpoints(folder, identity(folder))
     like = _first_state(key, config, task)
     state = _from_first(checkpoints.restore(like), like)
@@ -39,6 +48,39 @@ def select(key: jax.Array, config: ConfigDict, task: Task, folder: Path) -> Resu
         log.close()
 
 
+def _search(key: jax.Array, task: Task, folder: Path | None) -> Result:
+    """What objective 'auto' selects, by the plan of an interrupted run if there is one.
+
+    Args:
+      key: PRNG key, consumed.
+      task: with a `select` that takes a plan as its start, and shows the one that it makes.
+      folder: of the run; None for processes beside the first.
+    """
+    text = processes.from_first(lambda: json.dumps(_planned(folder)))
+
+    def keep(record: dict[str, Any]) -> None:
+        if folder is not None:
+            write_record(folder / CHOICE, record)
+
+    result = task.select(key, json.loads(text), lambda plan: keep({"plan": plan.to_dict()}))
+    keep(result.choice.to_dict())
+    return result
+
+
+def _planned(folder: Path | None) -> dict[str, Any] | None:
+    """The plan that was kept; None if there is none that can be read."""
+    if folder is None:
+        return None
+    try:
+        return read_record(folder / CHOICE)["plan"]
+    except FileNotFoundError:
+        return None
+    except (DamagedError, KeyError) as error:
+        aside = set_aside(folder / CHOICE)
+        logging.warning("%s cannot be read (%s): set aside as %s", CHOICE, error, aside.name)
+        return None
+
+
 def invite(selects: bool) -> None:
     """Tells the other processes whether there is anything to select in this run."""
     processes.from_first(lambda: "yes" if selects else "")
@@ -51,6 +93,9 @@ def take_part(experiment: Experiment, config: ConfigDict) -> None:
     # Process 0 has loaded the data already: what it downloaded is there.
     task = experiment.task(config, config_lib.load_problem(config))
     key = config_lib.keys(config)[0]
+    if config.selection.objective == "auto":
+        _search(key, task, None)
+        return
     state = _from_first(None, _first_state(key, config, task))
     with ending.stops_together():
         task.select(key, state, lambda state, metrics: ending.check_signals())

@@ -12,10 +12,13 @@ from pbcs_jax.baselines import BASELINES, Candidates
 from pbcs_jax.choices import Samples
 from pbcs_jax.data import Problem
 from pbcs_jax.experiments import config as config_lib
+from pbcs_jax.experiments.selection import CHOICE
 from pbcs_jax.experiments.task import Chosen, Experiment, Task
+from pbcs_jax.portfolio import Auto, Choice
 from pbcs_jax.report.figures import class_counts, contact_sheet
+from pbcs_jax.report.files import read_record
 from pbcs_jax.report.page import Entry
-from pbcs_jax.report.selection import chosen_table, suspect_table
+from pbcs_jax.report.selection import choice_table, chosen_table, suspect_table
 from pbcs_jax.select import select_coreset, soften
 
 
@@ -24,8 +27,12 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
     # Baselines that train a network train the judge's, which favours them.
     model = config_lib.make_net(given.model, given.width, given.dropout, problem.num_classes)
     outer = config_lib.loop_settings(config, len(problem.y))
-    is_network = config.selection.objective != "kernel"
-    network = f" x {config.inner.steps} inner steps" if is_network else ""
+    objective = config.selection.objective
+    network = f" x {config.inner.steps} inner steps" if objective != "kernel" else ""
+    length = f"{outer.outer_steps} outer steps x {outer.num_masks} masks{network}, estimator "
+    length += str(outer.estimator)
+    if objective == "auto":
+        length = f"{config.time_budget:g} s without compiling"
     wrong = np.mean(problem.y != problem.y_true)
     return Task(
         n=len(problem.y),
@@ -38,13 +45,12 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
         plan=(
             f"{len(problem.y)} candidates ({wrong:.0%} wrong labels), "
             f"{0 if problem.y_val is None else len(problem.y_val)} validation",
-            f"{config.coreset_size} samples, {_judged_by(config)}, {outer.outer_steps} outer steps "
-            f"x {outer.num_masks} masks{network}, estimator {outer.estimator}",
+            f"{config.coreset_size} samples, {_judged_by(config)}, {length}",
         ),
         facts=[
             ("Wrong labels", f"{wrong:.1%}"),
             ("Selected by", _judged_by(config)),
-            ("Estimator", outer.estimator),
+            ("Length", length),
         ],
         entries=lambda chosen, folder: _entries(chosen, folder, problem, config.noise.kind),
         arrays=lambda chosen: {"labels": problem.labels[chosen], "rows": problem.indices[chosen]},
@@ -79,6 +85,19 @@ def _selection(config: ConfigDict, problem: Problem):
             **options,
             **more,
         )
+
+    def search(key, plan, on_plan):
+        return select_coreset(
+            key,
+            problem.x,
+            problem.labels,
+            size=size,
+            validation=validation,
+            objective=Auto(config.time_budget, plan, on_plan, scale=False),
+        )
+
+    if config.selection.objective == "auto":
+        return search
 
     def select(key, start, callback):
         if config.selection.objective == "kernel":
@@ -125,6 +144,8 @@ def _entries(chosen: Chosen, folder: Path, problem: Problem, noise_kind: str) ->
         sheet = contact_sheet(images[rows], y[rows], y_true[rows])
         caption = "What PBCS selected; a red frame marks a wrong label."
         entries.append(("The coreset", caption, sheet))
+    if (folder / CHOICE).exists():
+        entries.append(choice_table(Choice.of(read_record(folder / CHOICE))))
     probabilities = coreset["probabilities"][rows]
     label = {"label": coreset["labels"]}
     entries.append(chosen_table("samples", coreset["rows"], probabilities, label))
@@ -146,6 +167,6 @@ def _entries(chosen: Chosen, folder: Path, problem: Problem, noise_kind: str) ->
 def _judged_by(config: ConfigDict) -> str:
     """What judges a mask during the selection."""
     kernel = f"kernel on {config.kernel.embeddings} embeddings"
-    names = {"network": config.model.name, "kernel": kernel}
+    names = {"network": config.model.name, "kernel": kernel, "auto": "several ways, compared"}
     names["kernel_then_network"] = f"{kernel}, then {config.model.name}"
     return names[config.selection.objective]

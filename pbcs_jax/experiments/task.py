@@ -13,7 +13,6 @@ from pbcs_jax.data import Problem
 from pbcs_jax.outer import loop
 from pbcs_jax.report.page import Entry
 from pbcs_jax.result import Result
-from pbcs_jax.select import Callback, Start
 
 Chosen = dict[str, list[np.ndarray]]
 """Indices by method, one array per draw."""
@@ -26,7 +25,8 @@ class Task(NamedTuple):
       n: how many there are to choose from.
       candidates: what the baselines choose from.
       baselines: by name, `(key, candidates, size) -> indices`.
-      select: `(key, start, callback) -> Result`, the library's own method.
+      select: `(key, start, callback) -> Result`, the library's own method; of objective 'auto'
+        `(key, plan, on_plan) -> Result`.
       choice: `size -> Choice`, what the judges' masks do.
       plan: two lines: the data, and the selection.
       facts: of the page, as (label, value).
@@ -40,7 +40,7 @@ class Task(NamedTuple):
     n: int
     candidates: Any
     baselines: Mapping[str, Callable[[jax.Array, Any, int], np.ndarray]]
-    select: Callable[[jax.Array, Start, Callback], Result]
+    select: Callable[[jax.Array, Any, Any], Result]
     choice: Callable[[int], Choice]
     plan: tuple[str, str]
     facts: list[tuple[str, Any]]

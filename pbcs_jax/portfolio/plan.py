@@ -6,7 +6,7 @@ busy one, the search stops early, and the plan that it returns names what was do
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pbcs_jax.errors import UserError, check_number
@@ -101,6 +101,7 @@ class Auto:
       time_budget: seconds for the search. Compiling, which comes once per shape, is not counted.
       plan: of an earlier `Result.choice`, to be repeated whatever the clock shows; None makes one
         from the time budget.
+      on_plan: a function that sees the plan before it is carried out; None for none.
       loss_fn: 'squared_error' where the targets are numbers, even if all of them are whole; 'auto'
         tells numbers from classes.
       scale: whether tables are standardised, see `border.check_data`.
@@ -108,6 +109,7 @@ class Auto:
 
     time_budget: float = 60.0
     plan: Plan | Mapping[str, Any] | None = None
+    on_plan: Callable[[Plan], None] | None = None
     loss_fn: str = "auto"
     scale: bool = True
 
