@@ -223,6 +223,9 @@ def _asked(
         raise UserError(f"compute is {compute!r}: give a Compute(...)")
     fields = [_fields(one) for one in (record, Settings, compute)]
     for name in options:
+        others = [other for other, value in known.items() if name in _fields(value)]
+        if others and not any(name in names for names in fields):
+            raise UserError(f"option is {name!r}: it is for objective={others[0]!r}; add that")
         check_known("option", name, itertools.chain(*fields))
     own, outer, device = ({k: options[k] for k in names if k in options} for names in fields)
     record = dataclasses.replace(record, **own)

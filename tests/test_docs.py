@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pbcs_jax as pbcs
-from pbcs_jax.select import select_coreset
+from pbcs_jax.select import select_coreset, select_features
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -23,14 +23,15 @@ def blocks(page):
 @pytest.fixture
 def short(monkeypatch):
     """Selections of two outer steps, or of a second."""
-    for name in ("select_coreset", "select_features"):
 
-        def quick(*args, real=getattr(pbcs, name), **options):
-            is_auto = real is select_coreset and options.get("objective", "auto") == "auto"
-            more = {"time_budget": 1.0} if is_auto else {"outer_steps": 2}
-            return real(*args, **options | more)
+    def coreset(*args, **options):
+        is_auto = options.get("objective", "auto") == "auto"
+        more = {"time_budget": 1.0} if is_auto else {"outer_steps": 2}
+        return select_coreset(*args, **options | more)
 
-        monkeypatch.setattr(pbcs, name, quick)
+    monkeypatch.setattr(pbcs, "select_coreset", coreset)
+    features = lambda *args, **options: select_features(*args, **options | {"outer_steps": 2})  # noqa: E731
+    monkeypatch.setattr(pbcs, "select_features", features)
 
 
 def test_the_readme_example_runs(tmp_path, monkeypatch, short):

@@ -11,7 +11,7 @@ X = np.random.default_rng(0).integers(0, 200, (60, 5, 5, 1)).astype(np.uint8)
 X += (20 * Y[:, None, None, None]).astype(np.uint8)
 HELD_OUT = (X[:12], Y[:12])
 NET = nets.MLP(num_classes=3, hidden=(8,))
-SHORT = {"inner": pbcs.Inner(steps=5), "num_masks": 5, "outer_steps": 6}
+SHORT = {"objective": pbcs.Network(pbcs.Inner(steps=5)), "num_masks": 5, "outer_steps": 6}
 
 
 def test_rows_of_a_mapped_file_select_what_the_array_selects(tmp_path):
@@ -41,7 +41,11 @@ def test_only_what_is_chosen_is_read():
     ("changes", "said"),
     [
         ({"objective": "kernel"}, "objective is Kernel, and x gives rows by index"),
-        ({"estimator": "hybrid"}, "estimator is 'hybrid', and x gives rows"),
+        ({"objective": "auto"}, "objective is 'auto', and x gives rows by index"),
+        (
+            {"objective": "network", "estimator": "hybrid"},
+            "estimator is 'hybrid', and x gives rows",
+        ),
     ],
 )
 def test_what_needs_all_candidates_is_refused(changes, said):

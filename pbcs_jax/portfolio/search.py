@@ -36,13 +36,13 @@ class Judged(NamedTuple):
       name: of the member that chose it, and of its start.
       score: the mean over judges and their trainings: accuracy on candidates that were not chosen
         and on validation data, each class by its share; of regressions 1 - relative error.
-      error: the standard error of that mean over trainings; NaN of a single one.
+      error: the standard error of that mean over trainings; None of a single one.
       trainings: of each judge.
     """
 
     name: str
     score: float
-    error: float
+    error: float | None
     trainings: int
 
 
@@ -53,7 +53,7 @@ class Choice(NamedTuple):
       plan: what was done; as the option `plan` it repeats the choice to the same bits.
       winner: the name of what was chosen by.
       lead: its score less that of the best plain draw that was compared, which is stratified, or
-        random for a regression.
+        random for a regression; None if there was none.
       judged: all that was compared, best first.
       seconds: of the search, without compiling.
       compile_seconds: of compiling.
@@ -61,7 +61,7 @@ class Choice(NamedTuple):
 
     plan: Plan
     winner: str
-    lead: float
+    lead: float | None
     judged: tuple[Judged, ...]
     seconds: float
     compile_seconds: float
@@ -239,7 +239,7 @@ def _found(
         probabilities[pool[seen.entries[i].indices]] += 1 / len(last)
     judged = [seen.judged(i) for i in seen.ranked(seen.scores)]
     plain = [one.score for one in judged if one.name.split(",")[0] in ("stratified", "random")]
-    lead = seen.mean(best) - max(plain) if plain else math.nan
+    lead = seen.mean(best) - max(plain) if plain else None
     choice = Choice(
         *(plan, seen.entries[best].name, lead, tuple(judged)),
         *(round(clock.seconds, 2), round(clock.compiling, 2)),
@@ -280,7 +280,7 @@ class _Seen:
     def judged(self, i: int) -> Judged:
         """As it is reported."""
         found = self.scores[i]
-        error = float(np.std(found, ddof=1) / np.sqrt(len(found))) if len(found) > 1 else math.nan
+        error = float(np.std(found, ddof=1) / np.sqrt(len(found))) if len(found) > 1 else None
         return Judged(self.entries[i].name, self.mean(i), error, len(found))
 
 

@@ -108,7 +108,7 @@ def choice_table(choice: Any) -> Entry:
     columns = {
         "way to choose": [one.name for one in judged],
         "score": [100 * one.score for one in judged],
-        "standard error": [100 * one.error for one in judged],
+        "standard error": ["" if one.error is None else 100 * one.error for one in judged],
         "trainings": [one.trainings for one in judged],
     }
     caption = "Short trainings on what each way chose, scored in percent on candidates that it did "

@@ -1,0 +1,35 @@
+"""`configs/npz.py`, whose default compares several ways to choose: a run, and one that goes on."""
+
+import json
+
+import numpy as np
+from command_line import launch, write_npz
+
+
+def test_a_plan_is_kept_and_repeated(tmp_path):
+    write_npz(tmp_path / "data.npz")
+    arguments = [
+        "--config=configs/npz.py:smoke",
+        f"--config.data.path={tmp_path / 'data.npz'}",
+        "--config.evaluation.num_seeds=1",
+        f"--workdir={tmp_path / 'run'}",
+    ]
+    first = launch(*arguments)
+    assert first.returncode == 0, first.stderr
+    run = tmp_path / "run"
+    choice = json.loads((run / "choice.json").read_text())
+    assert choice["judged"][0]["name"] == choice["winner"]
+    assert "What was compared" in (run / "report.html").read_text()
+    with np.load(run / "coreset.npz") as file:
+        before = dict(file)
+    assert len(before["indices"]) == 10
+    # As if it had been killed after the plan was made: the same plan, whatever the clock shows.
+    for name in ("coreset.npz", "summary.json", "methods/pbcs.json", "report.html"):
+        (run / name).unlink()
+    again = launch(*arguments, "--config.time_budget=1.0")
+    assert again.returncode == 0, again.stderr
+    assert json.loads((run / "choice.json").read_text())["plan"] == choice["plan"]
+    with np.load(run / "coreset.npz") as file:
+        assert sorted(file) == sorted(before)
+        for name, value in before.items():
+            np.testing.assert_array_equal(file[name], value)
