@@ -47,7 +47,7 @@ def exchange_samples(data: Any, ridge: float, indices: np.ndarray, most: int) ->
     Returns:
       `[K]` sorted indices.
     """
-    return np.sort(np.asarray(_exchange_samples(data, ridge, jnp.asarray(indices), most)))
+    return np.sort(np.asarray(swap_samples(data, ridge, jnp.asarray(indices), most)))
 
 
 def exchange_inputs(
@@ -75,7 +75,8 @@ def exchange_inputs(
 
 
 @partial(jax.jit, static_argnames="most")
-def _exchange_samples(data, ridge, indices, most: int) -> jax.Array:
+def swap_samples(data: Any, ridge: float, indices: jax.Array, most: int) -> jax.Array:
+    """`exchange_samples` as a pure function: `[K]` indices, not sorted."""
     return _while_it_helps(lambda chosen: best_swap(data, ridge, chosen), indices, most)
 
 
@@ -148,6 +149,41 @@ def best_swap(data: Any, ridge: float, chosen: jax.Array) -> tuple[jax.Array, ja
     comes = jnp.argmin(jnp.where(taken, jnp.inf, additions))
     after = loss + removals[leaves] + additions[comes]
     return chosen.at[leaves].set(comes.astype(chosen.dtype)), loss, after
+
+
+def addition(
+    data: Any, ridge: float, chosen: jax.Array, count: jax.Array, allowed: jax.Array
+) -> jax.Array:
+    """The candidate that helps most beside the first `count` of `chosen [K]`.
+
+    Args:
+      data: of the objective, with a Gram matrix.
+      ridge: > 0.
+      chosen: `[K]`, of which those from `count` on do not count.
+      count: how many are chosen already.
+      allowed: `[n]`, which may come; those that are chosen may not.
+
+    Returns:
+      Its index.
+    """
+    gram, targets, weights = data.rows, data.targets.T, data.weights
+    n = len(gram)
+    is_used = jnp.arange(len(chosen)) < count
+    rows = jnp.where(is_used[:, None], gram[chosen], 0)
+    own = jnp.where(is_used[:, None], targets[chosen], 0)
+    products = jnp.where(is_used, rows[:, chosen], 0)
+    # Rows that do not count are 0: they add to no output.
+    both = jnp.linalg.solve(
+        products + ridge * jnp.eye(len(chosen), dtype=rows.dtype),
+        jnp.concatenate([own, rows[:, :n]], axis=1),
+    )
+    classes = targets.shape[1]
+    missing = rows.T @ both[:, :classes] - targets
+    left = gram.T - rows.T @ both[:, classes:]
+    step = -missing[:n] / (jnp.diagonal(left[:n]) + ridge)[:, None]
+    gain = _changes(left, step, missing, weights)
+    taken = jnp.zeros(n, bool).at[jnp.where(is_used, chosen, n)].set(True, mode="drop")
+    return jnp.argmin(jnp.where(taken | ~allowed, jnp.inf, gain)).astype(chosen.dtype)
 
 
 def _changes(along: jax.Array, steps: jax.Array, missing: jax.Array, weights: jax.Array):
