@@ -33,6 +33,7 @@ class Problem(NamedTuple):
         name: the data set.
         source: the source that served it.
         names: [d] of the columns of a table, or None.
+        order: [d], how the inputs are permuted, x_test not yet; or None. See `tasks.permuted`.
     """
 
     x: np.ndarray
@@ -48,6 +49,7 @@ class Problem(NamedTuple):
     name: str
     source: str
     names: list[str] | None = None
+    order: np.ndarray | None = None
 
     @property
     def num_classes(self) -> int:

@@ -82,7 +82,10 @@ def _choose_and_judge(
     for name in config.methods:
         # A method that an interrupted run had finished is not repeated.
         file = folder / "methods" / f"{name}.json"
-        if not file.exists():
+        if not file.exists() and task.play is not None:
+            # One key for all methods: their networks meet the same random numbers.
+            write_json(file, task.play(name, judge_key, folder))
+        elif not file.exists():
             draws = config.evaluation.num_seeds if name == "uniform" else 1
             began = time.monotonic()
             if name == "pbcs":
@@ -136,7 +139,7 @@ def _summarize(
     for name, record in records.items():
         draws = [np.array(coreset) for coreset in record["coresets"]]
         methods[name] = _accuracies(record["runs"]) | {"seconds": record["seconds"]}
-        methods[name] |= task.columns(draws)
+        methods[name] |= task.columns(draws) | record.get("columns", {})
     return {
         "experiment": config.experiment,
         "dataset": {
@@ -175,6 +178,7 @@ def _write_page(
     chosen = {name: [np.array(c) for c in r["coresets"]] for name, r in records.items()}
     caption = f"Test accuracy of a fresh {config.evaluation.model} trained on the chosen "
     caption += f"{unit} only, last step."
+    caption = task.caption or caption
     entries: list[Entry] = [
         ("Methods", "", method_table(summary["methods"])),
         ("Accuracy by method", caption, accuracy_by_method(summary["methods"])),
@@ -193,14 +197,14 @@ def _write_page(
         ("Judged by", f"{config.evaluation.model}, {config.evaluation.num_seeds} seeds"),
         ("Seed", config.seed),
     ]
-    if "pbcs" in chosen:
+    if "pbcs" in chosen and task.play is None:
         facts += [
             ("The indices", Cell("coreset.npz", link="coreset.npz")),
             ("Every outer step", Cell("metrics.jsonl", link="metrics.jsonl")),
         ]
     facts += origin(folder, summary["seconds"])
     what = "Coreset" if unit == "samples" else "Inputs"
-    title, banner = f"{what} of {problem.name}", config_lib.banner([config])
+    title, banner = task.title or f"{what} of {problem.name}", config_lib.banner([config])
     write_report(folder / "report.html", title, facts, entries, banner)
 
 

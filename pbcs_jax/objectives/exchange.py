@@ -21,7 +21,7 @@ evaluated exactly, and the best is kept.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -151,39 +151,30 @@ def best_swap(data: Any, ridge: float, chosen: jax.Array) -> tuple[jax.Array, ja
     return chosen.at[leaves].set(comes.astype(chosen.dtype)), loss, after
 
 
-def addition(
-    data: Any, ridge: float, chosen: jax.Array, count: jax.Array, allowed: jax.Array
-) -> jax.Array:
-    """The candidate that helps most beside the first `count` of `chosen [K]`.
+class Unexplained(NamedTuple):
+    """What a coreset leaves open: C `[n + v, n]`, see above, and `missing [n + v, c]`, f - t."""
 
-    Args:
-      data: of the objective, with a Gram matrix.
-      ridge: > 0.
-      chosen: `[K]`, of which those from `count` on do not count.
-      count: how many are chosen already.
-      allowed: `[n]`, which may come; those that are chosen may not.
+    left: jax.Array
+    missing: jax.Array
 
-    Returns:
-      Its index.
-    """
-    gram, targets, weights = data.rows, data.targets.T, data.weights
-    n = len(gram)
-    is_used = jnp.arange(len(chosen)) < count
-    rows = jnp.where(is_used[:, None], gram[chosen], 0)
-    own = jnp.where(is_used[:, None], targets[chosen], 0)
-    products = jnp.where(is_used, rows[:, chosen], 0)
-    # Rows that do not count are 0: they add to no output.
-    both = jnp.linalg.solve(
-        products + ridge * jnp.eye(len(chosen), dtype=rows.dtype),
-        jnp.concatenate([own, rows[:, :n]], axis=1),
-    )
-    classes = targets.shape[1]
-    missing = rows.T @ both[:, :classes] - targets
-    left = gram.T - rows.T @ both[:, classes:]
-    step = -missing[:n] / (jnp.diagonal(left[:n]) + ridge)[:, None]
-    gain = _changes(left, step, missing, weights)
-    taken = jnp.zeros(n, bool).at[jnp.where(is_used, chosen, n)].set(True, mode="drop")
-    return jnp.argmin(jnp.where(taken | ~allowed, jnp.inf, gain)).astype(chosen.dtype)
+
+def nothing_chosen(data: Any) -> Unexplained:
+    """What the empty coreset leaves open, of the data of an objective with a Gram matrix."""
+    return Unexplained(data.rows.T, -data.targets.T)
+
+
+def best_addition(
+    data: Any, ridge: float, state: Unexplained, allowed: jax.Array
+) -> tuple[jax.Array, Unexplained]:
+    """The one of the `allowed [n]` candidates that helps most, and what is left open with it."""
+    n = len(allowed)
+    pivots = jnp.diagonal(state.left[:n]) + ridge
+    step = -state.missing[:n] / pivots[:, None]
+    changes = _changes(state.left, step, state.missing, data.weights)
+    best = jnp.argmin(jnp.where(allowed, changes, jnp.inf))
+    column = state.left[:, best]
+    missing = state.missing + column[:, None] * step[best]
+    return best, Unexplained(state.left - jnp.outer(column, column[:n]) / pivots[best], missing)
 
 
 def _changes(along: jax.Array, steps: jax.Array, missing: jax.Array, weights: jax.Array):

@@ -92,7 +92,7 @@ def save(path: str | os.PathLike[str], state: Any) -> None:
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with open(beside, "xb") as file:
-            np.savez(file, allow_pickle=False, **leaves)  # type: ignore[arg-type]
+            np.savez(file, allow_pickle=False, **leaves)
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """Class-balanced reservoir sampling, CBRS (Chrysakis and Moens, 2020)."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -40,6 +41,7 @@ class ClassBalancedReservoir:
     Attributes:
       size: how many samples are stored.
       num_classes: C; labels are 0..C-1.
+      label: where `y` is more than labels, `y -> labels [c]`.
 
     >>> memory = ClassBalancedReservoir(4, num_classes=2)
     >>> x, y = jnp.arange(9.0), jnp.array([0, 0, 0, 0, 0, 0, 0, 1, 1])
@@ -50,26 +52,27 @@ class ClassBalancedReservoir:
 
     size: int
     num_classes: int
+    label: Callable[[Any], Any] = lambda y: y
 
     def __post_init__(self):
         check_number("size", self.size, least=1, whole=True)
         check_number("num_classes", self.num_classes, least=1, whole=True)
 
     def init(self, x: Any, y: Any) -> ClassBalancedState:
-        """An empty state for chunks such as `x [c, ...]`, integers `y [c]`."""
+        """An empty state for chunks such as `x [c, ...]`, labels `y [c]`."""
         seen, counts = (jnp.zeros(self.num_classes, jnp.int32) for _ in range(2))
         places = jnp.zeros((self.num_classes, self.size), jnp.int32)
         return ClassBalancedState(base.empty(self.size, x, y), seen, counts, places, seen > 0)
 
     def add(self, key: jax.Array, state: ClassBalancedState, x: Any, y: Any) -> ClassBalancedState:
         """The state after the chunk; its samples come one by one."""
-        y = jnp.asarray(y)
-        uniforms = jax.random.uniform(key, (len(y), 2))
+        labels = jnp.asarray(self.label(y))
+        uniforms = jax.random.uniform(key, (len(labels), 2))
         source = jnp.full(self.size, -1, jnp.int32)
 
         def body(i, carry):
             seen, counts, places, full, source = carry
-            label = y[i]
+            label = labels[i]
             seen = seen.at[label].add(1)
             total = jnp.sum(counts)
             is_full = total >= self.size
@@ -95,7 +98,7 @@ class ClassBalancedReservoir:
             return seen, counts, places, full, source
 
         start = state.seen, state.counts, state.places, state.full, source
-        seen, counts, places, full, source = jax.lax.fori_loop(0, len(y), body, start)
+        seen, counts, places, full, source = jax.lax.fori_loop(0, len(labels), body, start)
         stored = state.stored
         x, y = base.put((stored.x, stored.y), source, (x, y))
         weights = jnp.where(source >= 0, 1.0, stored.weights)

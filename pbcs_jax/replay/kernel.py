@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from pbcs_jax.objectives.embeddings import normalise
-from pbcs_jax.objectives.exchange import addition, swap_samples
+from pbcs_jax.objectives.exchange import best_addition, nothing_chosen, swap_samples
 from pbcs_jax.objectives.sample_kernel import Kernel, gather, kernel_objective
 from pbcs_jax.outer import loop, masks
 from pbcs_jax.outer.settings import Settings
@@ -34,6 +34,8 @@ def by_kernel(
     ridge: float = 0.1,
     settings: Settings = FEW_STEPS,
     exchanges: int = 20,
+    balanced: bool = False,
+    label: Callable[[Any], jax.Array] = lambda y: y,
 ) -> Reduce:
     """Reduces by PBCS with ridge regression; rows count as much as their weights.
 
@@ -43,6 +45,8 @@ def by_kernel(
       ridge: relative to the mean squared length of the embeddings.
       settings: of the outer loop.
       exchanges: at the end so many chosen samples at most are exchanged for better ones.
+      balanced: whether of all classes the same number is chosen, without exchanges, see `in_order`.
+      label: where `y` is more than labels, `y -> labels [m]`.
 
     Returns:
       `(key, x [m, ...], y [m], weights [m], size) -> indices [size]`, for `MergeReduce`.
@@ -55,7 +59,10 @@ def by_kernel(
 
     def reduce(key: jax.Array, x: Any, y: Any, weights: jax.Array, size: int) -> jax.Array:
         (rows,) = normalise(embed(x))
-        kernel = Kernel(ridge=ridge)
+        kernel, y = Kernel(ridge=ridge), label(y)
+        if balanced:
+            given = {"ridge": ridge, "classes": num_classes, "settings": settings}
+            return in_order(key, rows, y, weights, size, **given)
         s = probabilities(
             key, rows, y, weights, None, size, kernel=kernel, settings=settings, classes=num_classes
         )
@@ -111,49 +118,63 @@ def probabilities(
     return jax.lax.scan(step, state, None, length=settings.outer_steps)[0].probabilities
 
 
-@partial(jax.jit, static_argnames=("first", "size", "ridge", "classes", "exchanges"))
+@partial(jax.jit, static_argnames=("size", "ridge", "classes", "settings"))
 def in_order(
     key: jax.Array,
     rows: jax.Array,
     y: jax.Array,
     weights: jax.Array,
-    first: int,
     size: int,
     *,
     ridge: float,
     classes: int,
-    exchanges: int = 100,
+    settings: Settings = FEW_STEPS,
 ) -> jax.Array:
     """A coreset whose prefixes are coresets, for memories that are cut again and again.
 
-    PBCS chooses the first; each that follows is the addition that lowers the loss most. The first
-    are in the order of such additions too, so far as that can be: each is the best of those left.
+    PBCS chooses the coreset, of all classes the same number as far as they have so many. Its order
+    is that of additions: each sample is the one that lowers the loss most beside those before it,
+    and the classes take turns.
 
     Args:
       key: PRNG key, consumed.
       rows: `[n, d]` embeddings, from `embeddings.normalise`.
-      y: `[n]` classes 0..C-1, or numbers.
+      y: `[n]` classes 0..C-1.
       weights: `[n]`, how much each counts in the loss; one with 0 is not chosen.
-      first: the size of the smallest prefix that is to be a coreset.
       size: K, at most the number of weights above 0.
-      ridge: of every size.
-      classes: C, or 0 for numbers.
-      exchanges: of the first ones.
+      ridge: of the regression.
+      classes: C.
+      settings: of the outer loop.
 
     Returns:
       `[size]` indices, the most important first.
     """
     data, _ = gather(rows, y, None, 0.0, True, weights, classes)
-    kernel = Kernel(ridge=ridge)
+    kernel, is_free = Kernel(ridge=ridge), weights > 0
     s = probabilities(
-        key, rows, y, weights, None, first, kernel=kernel, settings=FEW_STEPS, classes=classes
+        key, rows, y, weights, None, size, kernel=kernel, settings=settings, classes=classes
     )
-    _, start = jax.lax.top_k(jnp.where(weights > 0, s, -1.0), first)
-    start = swap_samples(data, ridge, start, exchanges)
-    is_first = jnp.zeros(len(y), bool).at[start].set(True)
+    in_class = jax.nn.one_hot(y, classes)
+    # Of its class each is the first, second, ...; the first ones of all classes come first.
+    ahead = (s[None, :] > s[:, None]) | ((s[None, :] == s[:, None]) & _before(len(y)))
+    same = (y[:, None] == y[None, :]) & is_free[None, :]
+    rank = jnp.where(is_free, jnp.sum(ahead & same, axis=1), len(y))
+    _, chosen = jax.lax.top_k(s - rank, size)
+    is_chosen = jnp.zeros(len(y), bool).at[chosen].set(True)
 
-    def extend(k, chosen):
-        allowed = jnp.where(k < first, is_first, weights > 0)
-        return chosen.at[k].set(addition(data, ridge, chosen, k, allowed))
+    def extend(k, carry):
+        order, left, state = carry
+        counts = jnp.sum(in_class[order] * (jnp.arange(size) < k)[:, None], axis=0)
+        has_more = jnp.sum(in_class * left[:, None], axis=0) > 0
+        turn = jnp.where(has_more, counts, jnp.inf)
+        allowed = left & (turn[y] == jnp.min(turn))
+        best, state = best_addition(data, ridge, state, allowed)
+        return order.at[k].set(best.astype(order.dtype)), left.at[best].set(False), state
 
-    return jax.lax.fori_loop(0, size, extend, jnp.zeros(size, jnp.int32))
+    begin = jnp.zeros(size, jnp.int32), is_chosen, nothing_chosen(data)
+    return jax.lax.fori_loop(0, size, extend, begin)[0]
+
+
+def _before(n: int) -> jax.Array:
+    """`[n, n]`, whether the column comes before the row."""
+    return jnp.arange(n)[None, :] < jnp.arange(n)[:, None]

@@ -73,9 +73,7 @@ def test_prefixes_of_an_order_are_coresets():
     x, y = clusters(80, 4, spread=1.0)
     (rows,) = normalise(x)
     weights = jnp.ones(80).at[:8].set(0.0)
-    order = np.asarray(
-        in_order(jax.random.key(0), rows, y, weights, 4, 20, ridge=0.1, classes=4, exchanges=20)
-    )
+    order = np.asarray(in_order(jax.random.key(0), rows, y, weights, 20, ridge=0.1, classes=4))
     assert len(set(order.tolist())) == 20 and order.min() >= 8
     assert sorted(np.asarray(y)[order[:4]].tolist()) == [0, 1, 2, 3]
     rng = np.random.default_rng(0)
