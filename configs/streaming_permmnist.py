@@ -26,7 +26,7 @@ PRESETS = {
         **permmnist.NOISE,
         "stream.chunk": 20,
         "stream.slots": 2,
-        "methods": ("pbcs", "cbrs", "herding", "uniform"),
+        "methods": ("pbcs", "cbrs", "uniform"),
     },
 }
 

@@ -50,6 +50,7 @@ class Learner(NamedTuple):
     at_once: int
 
 
+@partial(jax.jit, static_argnames=("model", "num_betas"))
 def fresh(keys: jax.Array, x: jax.Array, model: Model, num_betas: int) -> Variables:
     """Variables `[S, B, ...]`, alike for all betas of a seed, as PyTorch initialises them.
 
