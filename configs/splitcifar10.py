@@ -20,7 +20,15 @@ PRESETS = {
     "noise": {**REDUCED, **permmnist.NOISE, "continual.betas": (0.1, 1.0)},
     "imbalance": {**REDUCED, **permmnist.IMBALANCE, "continual.betas": (0.1, 1.0)},
     "paper": splitmnist.PRESETS["paper"],
-    "smoke": {**splitmnist.SMOKE, **PICTURES, "continual.task_size": 40, **permmnist.NOISE},
+    "smoke": {
+        **splitmnist.SMOKE,
+        **PICTURES,
+        **permmnist.NOISE,
+        "continual.task_size": 40,
+        "evaluation.num_seeds": 1,
+        "kernel.embeddings": "relu_ntk",  # patches are compiled anew for each task
+        "methods": ("pbcs", "uniform"),
+    },
 }
 
 
