@@ -34,13 +34,16 @@ _ONLY = flags.DEFINE_string("only", "", "Only what has this in its name.")
 Arrays = dict[str, Any]
 
 
-def pictures(folder: Path) -> Path:
-    """A file of made pictures of the shape of CIFAR-10's."""
+def pictures(folder: Path, classes: int = 10) -> Path:
+    """A file of made pictures of the shape of CIFAR-10's, or of CIFAR-100's."""
     rng = np.random.default_rng(0)
-    y_train, y_test = np.arange(400) % 10, np.arange(40) % 10
-    x_train = rng.integers(0, 200, (400, 32, 32, 3), np.uint8) + 5 * y_train[:, None, None, None]
-    x_test = rng.integers(0, 200, (40, 32, 32, 3), np.uint8) + 5 * y_test[:, None, None, None]
-    path = folder / "pictures.npz"
+    y_train, y_test = np.arange(40 * classes) % classes, np.arange(4 * classes) % classes
+    step, shape = 50 // classes, (32, 32, 3)
+    x_train = rng.integers(0, 200, (len(y_train), *shape), np.uint8)
+    x_test = rng.integers(0, 200, (len(y_test), *shape), np.uint8)
+    x_train = x_train + step * y_train[:, None, None, None]
+    x_test = x_test + step * y_test[:, None, None, None]
+    path = folder / f"pictures{classes}.npz"
     train: Arrays = {"x_train": x_train.astype(np.uint8), "y_train": y_train}
     np.savez(path, **train, x_test=x_test.astype(np.uint8), y_test=y_test)
     return path
@@ -50,8 +53,9 @@ def smoke(config: str, folder: Path) -> Arrays:
     """What the `:smoke` preset of a config selects, by every method, and how it is judged."""
     workdir = folder / config
     flags_ = [f"--config=configs/{config}.py:smoke", f"--workdir={workdir}"]
-    if config.startswith(("cifar10", "npz")):
-        flags_ += ["--config.data.source=npz", f"--config.data.path={folder / 'pictures.npz'}"]
+    if "cifar" in config or config == "npz":
+        path = pictures(folder, 100 if "cifar100" in config else 10)
+        flags_ += ["--config.data.source=npz", f"--config.data.path={path}"]
     done = subprocess.run([sys.executable, "launch.py", *flags_], cwd=ROOT, capture_output=True)
     if done.returncode:
         raise RuntimeError(f"{config}:smoke failed:\n{done.stderr.decode()}")
@@ -133,7 +137,6 @@ def gather(only: str) -> Arrays:
             found[f"{name} outer_loss"] = result.history["outer_loss"]
             print(name, file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
-        pictures(Path(folder))
         for path in sorted((ROOT / "configs").glob("*.py")):
             if only in f"{path.stem}:smoke" and path.stem != "__init__":
                 found |= smoke(path.stem, Path(folder))

@@ -45,7 +45,9 @@ def test_the_readme_example_runs(tmp_path, monkeypatch, short):
     assert len(example.strip().splitlines()) <= 7
 
 
-@pytest.mark.parametrize("name", ["data", "samples", "inputs", "own_loop", "compute", "models"])
+@pytest.mark.parametrize(
+    "name", ["data", "samples", "inputs", "own_loop", "compute", "models", "replay"]
+)
 def test_the_guide_runs_from_top_to_bottom(name, short, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}

@@ -36,6 +36,7 @@ class Problem(NamedTuple):
         source: the source that served it.
         names: [d] of the columns of a table, or None.
         fingerprint: of the data set, see `data.fingerprints`; empty if it was not taken.
+        order: [d], how the inputs are permuted, x_test not yet; or None. See `tasks.permuted`.
     """
 
     x: np.ndarray
@@ -52,6 +53,7 @@ class Problem(NamedTuple):
     source: str
     names: list[str] | None = None
     fingerprint: Mapping[str, str] = MappingProxyType({})
+    order: np.ndarray | None = None
 
     @property
     def num_classes(self) -> int:

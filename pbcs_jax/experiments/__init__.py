@@ -2,13 +2,15 @@
 
 from functools import partial
 
-from pbcs_jax.experiments import features, summarization
+from pbcs_jax.experiments import continual, features, streaming, summarization
 from pbcs_jax.experiments.run import run
 from pbcs_jax.experiments.sweep import swept
 
 EXPERIMENTS = {
     "summarization": swept(partial(run, summarization.EXPERIMENT)),
     "features": swept(partial(run, features.EXPERIMENT)),
+    "continual": swept(partial(run, continual.EXPERIMENT)),
+    "streaming": swept(partial(run, streaming.EXPERIMENT)),
 }
 
 __all__ = ["EXPERIMENTS"]

@@ -23,12 +23,16 @@ from pbcs_jax.outer.settings import Settings
 OBJECTIVES = {
     "summarization": ("network", "kernel", "kernel_then_network", "auto"),
     "features": ("network", "kernel"),
+    "continual": ("kernel",),
+    "streaming": ("kernel",),
 }
 FEWEST_STEPS = 20
 """With fewer outer steps a run shows that the program works, and nothing else."""
 RENAMED = {
     "summarization": {"kernel.features": "kernel.embeddings"},
     "features": {"coreset_size": "num_inputs", "data.num_candidates": "data.num_samples"},
+    "continual": {},
+    "streaming": {},
 }
 """Keys that misled, by experiment: an old one ends in an error that names the new one."""
 
@@ -79,6 +83,7 @@ def _common() -> dict[str, Any]:
             "optimizer": "adam",
             "learning_rate": 0.002,
             "weight_decay": 0.001,
+            "schedule": "cosine",
             "batch_size": 0,
             "num_seeds": 5,
         },
@@ -121,7 +126,69 @@ def features() -> ConfigDict:
     return config
 
 
-TEMPLATES = {"summarization": summarization, "features": features}
+def continual() -> ConfigDict:
+    """The keys of the experiment 'continual', in which a memory keeps what is left of each task."""
+    config = ConfigDict({"experiment": "continual", **_common()})
+    del config.inner
+    config.selection = {"objective": "kernel"}
+    config.kernel.update(_fields(Kernel, "loss_fn", "scale"), embeddings="relu_ntk")
+    # For the many that are kept of a task: the candidates' own loss counts more than that of so few
+    # held-out samples, and the path gradient covers all candidates at once.
+    config.kernel.update(
+        ridge=10.0,
+        candidate_weight=3.0,
+        estimator="hybrid",
+        num_masks=4,
+        outer_steps=50,
+        learning_rate=0.1,
+    )
+    config.memory_size = 100
+    config.continual = {
+        "kind": "permuted",  # or split: each task has some of the classes
+        "tasks": 10,
+        "task_size": 1000,  # candidates of a task; 0 is all of its classes
+        "imbalance": "thinned",  # or refilled, see `data.tasks.Corruption`
+        "train_on": "task",  # or selected: a network sees only what its method keeps of a task
+        "keep": 0.7,  # the share of a task that is kept
+        "order_ridge": 1.0,  # of the kernel, for the few that a memory takes of what is kept
+        "betas": (0.01,),  # weights of the memory's loss; held-out data choose
+        "der_alpha": 0.1,  # weight of the stored logits of der++
+        "side_by_side": 8,  # networks that are trained at once
+    }
+    config.data.num_validation = 100
+    config.methods = ("pbcs", "uniform", "kcenter", "hardest", "herding", "greedy")
+    config.evaluation.update(
+        model="mlp",
+        dropout=0.2,
+        epochs=400,
+        batch_size=256,
+        learning_rate=5e-4,
+        weight_decay=0.0,
+        schedule="constant",
+    )
+    del config.evaluation.transfer
+    return config
+
+
+def streaming() -> ConfigDict:
+    """The keys of the experiment 'streaming': tasks one after another, in small chunks."""
+    config = continual()
+    config.experiment = "streaming"
+    config.stream = {
+        "chunk": 125,
+        "slots": 10,  # of merge-reduce
+    }
+    config.evaluation.epochs = 40  # of each chunk
+    config.methods = ("pbcs", "reservoir", "cbrs", "greedy", "herding")
+    return config
+
+
+TEMPLATES = {
+    "summarization": summarization,
+    "features": features,
+    "continual": continual,
+    "streaming": streaming,
+}
 
 
 def choose_preset(preset: str | None, presets: Mapping[str, Mapping[str, Any]], config: ConfigDict):
@@ -163,7 +230,7 @@ def check(config: ConfigDict) -> None:
     check_values(given, allowed)
     if config.selection.get("max_ratio"):  # 0 leaves the classes alone
         check_number("selection.max_ratio", config.selection.max_ratio, least=1)
-    for name in (config.evaluation.model, *config.evaluation.transfer):
+    for name in (config.evaluation.model, *config.evaluation.get("transfer", ())):
         make_net(name, 0, 0.0, 10)
     if not config.methods or len(set(config.methods)) != len(config.methods):
         raise UserError(f"methods are {tuple(config.methods)}: name at least one, and none twice")
@@ -181,17 +248,20 @@ def check(config: ConfigDict) -> None:
 
 
 def load_problem(config: ConfigDict) -> data.Problem:
-    """The data that `config` names, corrupted as it asks."""
+    """The data that `config` names, corrupted as it asks; those of tasks are, by `data.tasks`."""
     source = config.data
+    noise, factor = config.noise, config.imbalance.factor
+    if "continual" in config:
+        noise, factor = ConfigDict({"kind": "none", "rate": 0.0}), 1.0
     dataset = data.load(source.source, name=source.name, path=source.path, dir=source.dir)
     problem = data.make_problem(
         dataset,
         seed=config.seed,
-        num_candidates=source.get("num_candidates", source.get("num_samples")),
+        num_candidates=source.get("num_candidates", source.get("num_samples", 0)),
         num_validation=source.num_validation,
-        noise_kind=config.noise.kind,
-        noise_rate=config.noise.rate,
-        imbalance_factor=config.imbalance.factor,
+        noise_kind=noise.kind,
+        noise_rate=noise.rate,
+        imbalance_factor=factor,
         input_noise=config.get("inputs", {}).get("noise", 0.0),
     )
     return problem._replace(fingerprint=data.fingerprint(dataset))
@@ -199,7 +269,8 @@ def load_problem(config: ConfigDict) -> data.Problem:
 
 def size_key(config: ConfigDict) -> str:
     """The key of K."""
-    return "coreset_size" if config.experiment == "summarization" else "num_inputs"
+    names = {"summarization": "coreset_size", "features": "num_inputs"}
+    return names.get(config.experiment, "memory_size")
 
 
 def size(config: ConfigDict) -> int:
@@ -224,12 +295,12 @@ def outer_settings(config: ConfigDict) -> Settings:
 
 def network(config: ConfigDict) -> Network:
     """The objective 'network' of `config.selection` and `config.inner`."""
-    return Network(Inner(**config.inner), **_own(config.selection, Network), scale=False)
+    return Network(Inner(**config.get("inner", {})), **_own(config.selection, Network), scale=False)
 
 
 def kernel(config: ConfigDict) -> Any:
     """The objective 'kernel' of `config.kernel`."""
-    record = Kernel if config.experiment == "summarization" else InputKernel
+    record = InputKernel if config.experiment == "features" else Kernel
     return record(**_own(config.kernel, record), scale=False)
 
 
@@ -276,7 +347,7 @@ def judge_nets(config: ConfigDict, num_classes: int) -> dict[str, Any]:
     """The nets of the evaluation by name: its own first, then those of the transfer."""
     given = config.evaluation
     nets_by_name = {}
-    for name in (given.model, *given.transfer):
+    for name in (given.model, *given.get("transfer", ())):
         # The width and dropout of the config are meant for its own net.
         width, dropout = (given.width, given.dropout) if name == given.model else (0, 0.0)
         nets_by_name[name] = make_net(name, width, dropout, num_classes)

@@ -96,11 +96,15 @@ def _choose_and_judge(
     for name in config.methods:
         record = records.read(name)
         if record is None or not records.is_whole(record):
-            if name == "pbcs":
+            if task.play is not None:
+                # One key for all methods: their networks meet the same random numbers.
+                fresh = records.begin(0.0, []) | task.play(name, judge_key, folder)
+            elif name == "pbcs":
                 fresh = _choose_by_pbcs(pbcs_key, config, task, records)
             else:
                 fresh = _choose_by_baseline(baseline_key, name, config, task, records)
-            console.print(f"{name}: selected in {fresh['seconds']:.1f} s", highlight=False)
+            if task.play is None:
+                console.print(f"{name}: selected in {fresh['seconds']:.1f} s", highlight=False)
             if record is not None and record["coresets"] == fresh["coresets"]:
                 fresh |= {key: record[key] for key in ("runs", "judging_seconds", "seconds")}
             record = fresh
@@ -167,7 +171,7 @@ def _summarize(
     for name, record in records.items():
         draws = [np.array(coreset) for coreset in record["coresets"]]
         methods[name] = _accuracies(record["runs"]) | {"seconds": record["seconds"]}
-        methods[name] |= task.columns(draws)
+        methods[name] |= task.columns(draws) | record.get("columns", {})
     return {
         "experiment": config.experiment,
         "dataset": {
@@ -206,6 +210,7 @@ def _write_page(
     chosen = {name: [np.array(c) for c in r["coresets"]] for name, r in records.items()}
     caption = f"Test accuracy of a fresh {config.evaluation.model} trained on the chosen "
     caption += f"{unit} only, last step."
+    caption = task.caption or caption
     entries: list[Entry] = [
         ("Methods", "", method_table(summary["methods"])),
         ("Accuracy by method", caption, accuracy_by_method(summary["methods"])),
@@ -224,14 +229,14 @@ def _write_page(
         ("Judged by", f"{config.evaluation.model}, {config.evaluation.num_seeds} seeds"),
         ("Seed", config.seed),
     ]
-    if "pbcs" in chosen:
+    if "pbcs" in chosen and task.play is None:
         facts += [
             ("The indices", Cell("coreset.npz", link="coreset.npz")),
             ("Every outer step", Cell("metrics.jsonl", link="metrics.jsonl")),
         ]
     facts += origin(folder, summary["seconds"])
     what = "Coreset" if unit == "samples" else "Inputs"
-    title, banner = f"{what} of {problem.name}", config_lib.banner([config])
+    title, banner = task.title or f"{what} of {problem.name}", config_lib.banner([config])
     write_report(folder / "report.html", title, facts, entries, banner)
 
 

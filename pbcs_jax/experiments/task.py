@@ -35,6 +35,10 @@ class Task(NamedTuple):
       arrays: `indices -> further arrays of coreset.npz`.
       columns: `draws -> further columns of the table of methods`.
       watch: `(state, folder)`, called at every checkpoint.
+      play: `(method, key, folder) -> record`, where choosing and judging go hand in hand; it stands
+        for both, and the record has `columns` too.
+      caption: of the accuracies, where they are not those of training on what is chosen.
+      title: of the page, in place of the unit and the data.
     """
 
     n: int
@@ -49,6 +53,9 @@ class Task(NamedTuple):
     arrays: Callable[[np.ndarray], dict[str, np.ndarray]] = lambda chosen: {}
     columns: Callable[[list[np.ndarray]], dict[str, Any]] = lambda draws: {}
     watch: Callable[[loop.State, Path], None] = lambda state, folder: None
+    play: Callable[[str, jax.Array, Path], dict[str, Any]] | None = None
+    caption: str = ""
+    title: str = ""
 
 
 class Experiment(NamedTuple):

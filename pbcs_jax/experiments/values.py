@@ -27,7 +27,13 @@ _MOST = {
     "evaluation.width": 2**16,
     "evaluation.num_seeds": 10_000,
 }
-_LISTS = {"methods": str, "evaluation.transfer": str, "sweep.points": str, "sweep.seeds": int}
+_LISTS = {
+    "continual.betas": float,
+    "methods": str,
+    "evaluation.transfer": str,
+    "sweep.points": str,
+    "sweep.seeds": int,
+}
 
 
 def check_values(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

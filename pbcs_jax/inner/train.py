@@ -16,7 +16,7 @@ import optax
 from pbcs_jax.errors import check_number, check_switch
 from pbcs_jax.inner import span
 from pbcs_jax.inner.losses import LossFn
-from pbcs_jax.nets.model import Model
+from pbcs_jax.nets.model import Model, Variables
 from pbcs_jax.outer import optimizers
 
 # A model whose training loss ends this many times above where it began has diverged.
@@ -118,8 +118,18 @@ class _Progress(NamedTuple):
     order: jax.Array  # of the rows in this epoch; empty where a batch is all of them
 
 
+Penalty = Callable[[jax.Array, Variables], tuple[jax.Array, Variables]]
+"""`(key, variables) -> (loss, variables)`, a further loss of every step, such as a replay's."""
+
+
 def train(
-    model: Model, loss_fn: LossFn, settings: Inner, key: jax.Array, variables: Any, coreset: Coreset
+    model: Model,
+    loss_fn: LossFn,
+    settings: Inner,
+    key: jax.Array,
+    variables: Any,
+    coreset: Coreset,
+    penalty: Penalty | None = None,
 ) -> Trained:
     """Trains `model` from `variables` on one coreset.
 
@@ -130,8 +140,10 @@ def train(
       key: PRNG key for mini-batches and dropout, consumed.
       variables: the initialisation.
       coreset: the packed data.
+      penalty: a further loss of every step.
     """
-    return _finish(_train_for(settings.steps, model, loss_fn, settings, key, variables, coreset))
+    given = model, loss_fn, settings, key, variables, coreset, penalty
+    return _finish(_train_for(settings.steps, *given))
 
 
 def train_and_differentiate(
@@ -196,15 +208,17 @@ def _finish(progress: _Progress) -> Trained:
     return Trained(progress.variables, progress.loss, progress.step, untrained | converged)
 
 
-def _train_for(steps, model, loss_fn, settings: Inner, key, variables, coreset) -> _Progress:
+def _train_for(
+    steps, model, loss_fn, settings: Inner, key, variables, coreset, penalty=None
+) -> _Progress:
     """The first `steps` steps, in the span of the coreset where that is less work."""
     start = _begin(settings, variables, coreset.weights.shape[0])
     back = lambda progress: progress  # noqa: E731
     linear = settings.optimizer == "sgd" and not settings.weight_decay
-    if linear and span.is_smaller(model, coreset.x):
+    if linear and penalty is None and span.is_smaller(model, coreset.x):
         start, x, back = span.enter(model, settings.transformation(), start, coreset.x)
         coreset = coreset._replace(x=x)
-    step = _make_step(model, loss_fn, settings, key, coreset)
+    step = _make_step(model, loss_fn, settings, key, coreset, penalty)
     if not settings.tolerance:
         end = jax.lax.scan(lambda p, _: (step(p)[0], None), start, None, length=steps)[0]
         return back(end)
@@ -216,7 +230,12 @@ def _train_for(steps, model, loss_fn, settings: Inner, key, variables, coreset) 
 
 
 def _make_step(
-    model: Model, loss_fn: LossFn, settings: Inner, key: jax.Array, coreset: Coreset
+    model: Model,
+    loss_fn: LossFn,
+    settings: Inner,
+    key: jax.Array,
+    coreset: Coreset,
+    penalty: Penalty | None = None,
 ) -> Callable[..., tuple[_Progress, jax.Array]]:
     """One optimiser step `(progress, nudge=None) -> (progress, sum of the batch's weights)`."""
     optimizer = settings.transformation()
@@ -233,7 +252,11 @@ def _make_step(
         )
         losses = jnp.where(batch.weights > 0, loss_fn(outputs, batch.y), 0)
         total = jnp.sum(batch.weights)
-        return batch.weights @ losses / jnp.maximum(total, 1e-6), (variables["state"], total)
+        loss = batch.weights @ losses / jnp.maximum(total, 1e-6)
+        if penalty is not None:
+            more, variables = penalty(jax.random.fold_in(rng, 1), variables)
+            loss = loss + more
+        return loss, (variables["state"], total)
 
     def step(progress, nudge=None):
         batch, order = take_batch(progress.step, progress.order)

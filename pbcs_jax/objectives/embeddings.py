@@ -5,6 +5,7 @@ patches      pictures: random whitened 5x5 patches of the data as filters, recti
 ntk          the neural tangent kernel of networks at their initialisation, sketched
 trained_ntk  the same of networks each trained on K random candidates: what is learned from so few;
              with validation data they are drawn with its classes' shares
+relu_ntk     that of wide networks with two dense hidden layers, in closed form; for a few thousand
 network      the penultimate layer of a network trained on whatever labels there are
 
 Several can be put together, as `patches+ntk`: the kernel is then the mean of theirs.
@@ -24,9 +25,10 @@ from pbcs_jax.errors import UserError, check_known
 from pbcs_jax.inner.pretrain import FEWEST_STEPS, pretrain
 from pbcs_jax.nets.conv import Conv
 from pbcs_jax.nets.model import Model, Variables, as_model
+from pbcs_jax.objectives.relu_kernel import relu_tangents
 from pbcs_jax.objectives.ridge import like_validation
 
-NAMES = ("auto", "raw", "patches", "ntk", "trained_ntk", "network")
+NAMES = ("auto", "raw", "patches", "ntk", "trained_ntk", "relu_ntk", "network")
 CHUNK = 256
 # Tables of more numbers than this are normalised where they are.
 LARGE_TABLE = 1 << 27
@@ -127,6 +129,9 @@ def make(
         count = max(size, 1) if name == "trained_ntk" else 0
         function = network_tangents(key, x, y, model, count, weights, NETWORKS[name])
         return [function(jnp.asarray(rows)) for rows in (x, *others)]
+    if name == "relu_ntk":
+        together = relu_tangents(jnp.concatenate([x, *others]))
+        return jnp.split(together, np.cumsum([len(x), *map(len, others)])[:-1])
     if name == "raw":
         function = lambda rows: rows.reshape(rows.shape[0], -1).astype(jnp.float32)  # noqa: E731
     elif name == "patches":

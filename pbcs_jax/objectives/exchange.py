@@ -95,7 +95,7 @@ def exchange_samples(
     Returns:
       `[K]` sorted indices, and their loss.
     """
-    chosen, loss = _exchange_samples(learners, data, jnp.asarray(indices), most, patience)
+    chosen, loss = swap_samples(learners, data, jnp.asarray(indices), most, patience)
     return np.sort(np.asarray(chosen)), float(loss)
 
 
@@ -124,7 +124,10 @@ def exchange_inputs(
 
 
 @jax.jit
-def _exchange_samples(learners, data: Outer, indices, most, patience):
+def swap_samples(
+    learners: tuple[Learner, ...], data: Outer, indices: jax.Array, most: int, patience: int = 1
+) -> tuple[jax.Array, jax.Array]:
+    """`exchange_samples` as a pure function: `[K]` indices, not sorted, and their loss."""
     crosses = [products(one.outer, one.rows, one.width) for one in learners]
     near = [products(one.rows[indices], one.rows, one.width) for one in learners]
 
@@ -245,6 +248,32 @@ def _if_it_counts(function: Callable, one: Learner, *more: Any) -> Any:
     like = jax.eval_shape(function, one, *more)
     zeros = lambda *_: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)  # noqa: E731
     return jax.lax.cond(jnp.asarray(one.share) > 0, function, zeros, one, *more)
+
+
+class Unexplained(NamedTuple):
+    """What a coreset leaves open: C `[n + v, n]`, see above, and `missing [n + v, c]`, f - t."""
+
+    left: jax.Array
+    missing: jax.Array
+
+
+def nothing_chosen(data: Any) -> Unexplained:
+    """What the empty coreset leaves open, of the data of an objective with a Gram matrix."""
+    return Unexplained(data.rows.T, -data.targets.T)
+
+
+def best_addition(
+    data: Any, ridge: float, state: Unexplained, allowed: jax.Array
+) -> tuple[jax.Array, Unexplained]:
+    """The one of the `allowed [n]` candidates that helps most, and what is left open with it."""
+    n = len(allowed)
+    pivots = jnp.diagonal(state.left[:n]) + ridge
+    step = -state.missing[:n] / pivots[:, None]
+    changes = _changes(state.left, step, state.missing, data.weights)
+    best = jnp.argmin(jnp.where(allowed, changes, jnp.inf))
+    column = state.left[:, best]
+    missing = state.missing + column[:, None] * step[best]
+    return best, Unexplained(state.left - jnp.outer(column, column[:n]) / pivots[best], missing)
 
 
 def _changes(along: jax.Array, steps: jax.Array, missing: jax.Array, weights: jax.Array):

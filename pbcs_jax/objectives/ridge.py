@@ -22,11 +22,14 @@ RIDGES = tuple(10.0 ** (e / 2) for e in range(-6, 3))
 LOGIT_SCALE = 10.0
 
 
-def encode(y: jax.Array) -> jax.Array:
-    """Targets `[n, c]` of a regression: one-hot less its mean for classes, else as they are."""
+def encode(y: jax.Array, num_classes: int = 0) -> jax.Array:
+    """Targets `[n, c]` of a regression: one-hot less its mean for classes, else as they are.
+
+    Within `jit` classes cannot be counted: give `num_classes`.
+    """
     if not is_classes(y):
         return y.reshape(y.shape[0], -1).astype(jnp.float32)
-    classes = int(jnp.max(y)) + 1
+    classes = num_classes or int(jnp.max(y)) + 1
     return jax.nn.one_hot(y, classes, dtype=jnp.float32) - 1 / classes
 
 
@@ -142,7 +145,7 @@ def choose_ridge(
     return float(grid[jnp.argmin(found)])
 
 
-def like_validation(y: jax.Array, y_validation: jax.Array) -> jax.Array:
+def like_validation(y: jax.Array, y_validation: jax.Array, num_classes: int = 0) -> jax.Array:
     """Weights `[n]` with which each class has the share of the candidates that it has there.
 
     The validation data define what is wanted: where one class has most of the candidates, their
@@ -151,7 +154,7 @@ def like_validation(y: jax.Array, y_validation: jax.Array) -> jax.Array:
     """
     if not jnp.issubdtype(y.dtype, jnp.integer):
         return jnp.full((len(y),), 1 / len(y), jnp.float32)
-    length = int(jnp.maximum(jnp.max(y), jnp.max(y_validation))) + 1
+    length = num_classes or int(jnp.maximum(jnp.max(y), jnp.max(y_validation))) + 1
     wanted = jnp.bincount(y_validation, length=length) + 1
     weights = (wanted / jnp.maximum(jnp.bincount(y, length=length), 1))[y]
     return (weights / jnp.sum(weights)).astype(jnp.float32)

@@ -196,6 +196,8 @@ def kernel_objective(
     path: bool = False,
     differences: bool = False,
     compute: Compute = Compute(),  # noqa: B008 (immutable)
+    weights: jax.Array | None = None,
+    num_classes: int = 0,
 ) -> Objective:
     """An `evaluate(key, masks [M, n]) -> Evaluation` that solves M ridge regressions.
 
@@ -208,6 +210,8 @@ def kernel_objective(
       path: whether to give dL/dm.
       differences: whether to give what each candidate changes; for masks of 0 and 1.
       compute: devices and chunks; of CPU devices one only, see `mesh.solver_mesh`.
+      weights: `[n]`, how many samples each candidate stands for in the outer loss; 1 if None.
+      num_classes: to be given within `jit`; 0 counts them.
     """
     ridge, candidate_weight = settings.ridge, settings.candidate_weight
     are_classes = is_classes(y)
@@ -226,7 +230,9 @@ def kernel_objective(
         )
     # Embeddings of fewer numbers than rows have singular products: the primal form is exact there.
     dual = embeddings.shape[1] >= capacity and not differences
-    data, is_gram = gather(embeddings, y, validation, candidate_weight, dual)
+    data, is_gram = gather(
+        embeddings, y, validation, candidate_weight, dual, weights=weights, num_classes=num_classes
+    )
     if differences:
         data = data._replace(root=_root(data.rows, data.weights))
     on_cpu = platform() == "cpu"
@@ -304,10 +310,12 @@ def gather(
     validation: tuple[jax.Array, jax.Array] | None,
     candidate_weight: float,
     dual: bool,
+    weights: jax.Array | None = None,
+    num_classes: int = 0,
 ) -> tuple[Data, bool]:
     """The data of an objective, and whether its rows are those of a Gram matrix.
 
-    They are if `dual` allows it, up to `LARGEST_GRAM`.
+    They are if `dual` allows it, up to `LARGEST_GRAM`. The rest is as in `kernel_objective`.
     """
     n = len(y)
     y = jnp.asarray(y)
@@ -319,14 +327,17 @@ def gather(
     everything = jnp.concatenate(rows) if len(rows) > 1 else rows[0]
     classes = jnp.concatenate(labels)
     v = len(classes) - n
-    weights = jnp.full((n,), 1 / n, jnp.float32)
+    share = candidate_weight / (1 + candidate_weight) if v else 1.0
+    own = jnp.full((n,), 1 / n, jnp.float32)
     if v:
-        share = candidate_weight / (1 + candidate_weight)
-        own = share * ridge_lib.like_validation(*labels)
-        weights = jnp.concatenate([own, jnp.full((v,), (1 - share) / v, jnp.float32)])
+        own = ridge_lib.like_validation(labels[0], labels[1], num_classes)
+    if weights is not None:
+        own = own * weights / jnp.sum(own * weights)
+    if v:
+        own = jnp.concatenate([share * own, jnp.full((v,), (1 - share) / v, jnp.float32)])
     is_gram = dual and n * (n + v) <= LARGEST_GRAM
     kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
-    return Data(kept, ridge_lib.encode(classes).T, classes, weights), is_gram
+    return Data(kept, ridge_lib.encode(classes, num_classes).T, classes, own), is_gram
 
 
 def predict(embeddings: jax.Array, y: jax.Array, chosen: np.ndarray, ridge: float) -> np.ndarray:

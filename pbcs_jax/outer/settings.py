@@ -104,4 +104,5 @@ class Settings:
 
     def largest_size(self, n: int, size: float) -> float:
         """The largest expected number of chosen candidates in a run."""
-        return min(float(self.size_at(0.0, size)), n)
+        with jax.ensure_compile_time_eval():  # a number within `jit` too
+            return min(float(self.size_at(0.0, size)), n)

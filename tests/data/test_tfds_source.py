@@ -5,14 +5,17 @@ import gzip
 import http.server
 import io
 import logging
+import runpy
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from pbcs_jax import replay
 from pbcs_jax.data import load, tfds_source
 from pbcs_jax.errors import UserError
 
@@ -200,3 +203,17 @@ def test_the_network_is_asked_for_seconds_only(monkeypatch):
     start = time.monotonic()
     assert not tfds_source.network_answers(seconds=0.2)
     assert time.monotonic() - start < 5
+
+
+def test_a_memory_is_fed_from_a_prepared_copy(tmp_path):
+    """As examples/replay_stream.py does."""
+    import tensorflow_datasets as tfds
+
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "replay_stream.py"))
+    x, _ = prepare(tmp_path)
+    source = tfds.data_source("tiny_digits", split="train", data_dir=str(tmp_path))
+    memory = replay.Reservoir(8)
+    state, count = example["feed"](memory, example["from_dicts"](source), chunk=10)
+    stored = {row.tobytes() for row in np.asarray(memory.rows(state).x)}
+    assert count == TRAIN and len(stored) == 8
+    assert stored <= {row.tobytes() for row in x[:TRAIN]}

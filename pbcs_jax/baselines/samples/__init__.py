@@ -12,6 +12,7 @@ from pbcs_jax.baselines.samples.candidates import Candidates
 from pbcs_jax.baselines.samples.craig import craig
 from pbcs_jax.baselines.samples.el2n import el2n
 from pbcs_jax.baselines.samples.forgetting import forgetting
+from pbcs_jax.baselines.samples.gradient_matching import gradient_matching
 from pbcs_jax.baselines.samples.greedy import greedy
 from pbcs_jax.baselines.samples.hardest import hardest
 from pbcs_jax.baselines.samples.herding import herding
@@ -36,6 +37,7 @@ _METHODS = (
     craig,
     moderate,
     stratified,
+    gradient_matching,
 )
 BASELINES: dict[str, Select] = {method.__name__: method for method in _METHODS}
 

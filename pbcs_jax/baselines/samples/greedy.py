@@ -139,7 +139,7 @@ def greedy(
         if capacity > len(first):
             state = grow(state, capacity, n)
             state = extend(key, problem, state, min(capacity, size), settings)
-    return np.sort(np.asarray(state.chosen[:size]))
+    return np.asarray(state.chosen[:size])
 
 
 @partial(jax.jit, static_argnames="model")

@@ -26,7 +26,8 @@ def herding(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     wanted = quotas.even(np.bincount(data.y, minlength=data.num_classes), size)
     embeddings = pretrained_view(key, data).embeddings
     ranks = herding_ranks(embeddings, jnp.asarray(data.y), int(wanted.max()), data.num_classes)
-    return highest_of_each_class(-np.asarray(ranks), data.y, wanted)
+    chosen = highest_of_each_class(-np.asarray(ranks), data.y, wanted)
+    return chosen[np.argsort(np.asarray(ranks)[chosen], kind="stable")]  # classes in turns
 
 
 @partial(jax.jit, static_argnames="num_classes")

@@ -19,7 +19,7 @@ def kcenter(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """
     first_key, view_key = jax.random.split(key)
     first = jax.random.randint(first_key, (), 0, len(data.y))
-    return np.sort(farthest_first(pretrained_view(view_key, data).embeddings, first, size))
+    return np.asarray(farthest_first(pretrained_view(view_key, data).embeddings, first, size))
 
 
 @partial(jax.jit, static_argnames="size")
