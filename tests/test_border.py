@@ -536,7 +536,7 @@ def test_misuse_of_inputs_is_refused_in_one_line(change, said):
         (lambda: pbcs.Inner(steps=1.5), "inner.steps is 1.5"),
         (lambda: pbcs.Inner(optimizer=optax.adam), "optimizer is"),
         (lambda: pbcs.Compute(callback_every=2.5), "callback_every is 2.5"),
-        (lambda: pbcs.Result.load("nowhere.npz"), "there is no such file"),
+        (lambda: pbcs.Result.load("nowhere.npz"), "nowhere.npz' does not exist"),
     ],
 )
 def test_misuse_of_the_other_entrances(make, said):

@@ -133,5 +133,8 @@ def mean_recall(found: Sequence[tuple[np.ndarray, np.ndarray, float]], shares: n
     for y, answers, trust in found:
         counts += trust * np.bincount(y, minlength=len(shares))
         right += trust * np.bincount(y[answers == y], minlength=len(shares))
-    of_all = np.sum(shares * right / np.maximum(counts, 1)) / np.sum(shares[counts > 0])
+    known = np.sum(shares[counts > 0])
+    if known == 0:  # all candidates were chosen: nothing is left to judge by
+        return 0.0
+    of_all = np.sum(shares * right / np.maximum(counts, 1)) / known
     return float(np.sum(shares * (right + OTHERS * of_all) / (counts + OTHERS)))

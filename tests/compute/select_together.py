@@ -16,7 +16,7 @@ SHORT = {"num_masks": 6, "outer_steps": 20}
 
 def selections(x, y):
     """Every objective that is spread over processes: name to probabilities."""
-    inner = {"inner": pbcs.Inner(steps=4), **SHORT}
+    inner = {"objective": pbcs.Network(pbcs.Inner(steps=4)), **SHORT}
     mlp = nets.MLP(num_classes=3, hidden=(8,))
     guarded = pbcs.Kernel(candidate_weight=1.0)
     asked = {

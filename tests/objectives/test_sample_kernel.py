@@ -248,7 +248,7 @@ def test_own_features_decide():
         ({"objective": pbcs.Kernel(embeddings="cnn")}, "embeddings is 'cnn'"),
         ({"objective": pbcs.Kernel(embeddings="ntk")}, "give a model"),
         ({"objective": pbcs.Kernel(embeddings=np.ones((3, 2)))}, r"give \(60, d\)"),
-        ({"outer_loss": "brierr"}, "loss is 'brierr'"),
+        ({"objective": "kernel", "outer_loss": "brierr"}, "loss is 'brierr'"),
     ],
 )
 def test_what_is_wrong_is_said(options, message):

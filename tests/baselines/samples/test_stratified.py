@@ -34,7 +34,7 @@ def test_every_candidate_of_a_class_is_drawn_equally_often():
 
 def test_the_older_methods_keep_their_places():
     """Experiments fold their keys by the place of a method."""
-    assert list(BASELINES) == [
+    assert list(BASELINES)[:11] == [
         "uniform",
         "whole",
         "kcenter",
