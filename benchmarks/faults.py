@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 COUNTS = {
-    "kills": (100, 3),
-    "SIGTERM": (25, 2),
+    "kills": (100, 2),
+    "SIGTERM": (25, 1),
     "SIGINT": (25, 1),
     "starts": (20, 1),
     "full disk": (10, 1),
-    "damaged files": (500, 8),
-    "configs": (1000, 150),
+    "damaged files": (500, 5),
+    "configs": (1000, 100),
     "misuses": (0, 0),
     "data files": (60, 60),
     "soak": (100, 0),

@@ -60,7 +60,7 @@ def main(_: list[str]) -> None:
 
     pbcs.select_coreset(
         *(0, rows, y, nets.MLP(num_classes=10, hidden=(32,)), _SIZE.value),
-        inner=pbcs.Inner(steps=10, optimizer="adam", learning_rate=0.003),
+        objective=pbcs.Network(pbcs.Inner(steps=10, optimizer="adam", learning_rate=0.003)),
         num_masks=8,
         outer_steps=_STEPS.value,
         callback=look,

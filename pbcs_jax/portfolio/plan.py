@@ -158,13 +158,16 @@ def make(facts: Facts, budget: float, judge: float, network: float) -> Plan:
         step: dict[str, Any] = {name: kinds[:value] if name == "members" else value}
         more = dataclasses.replace(plan, **step)
         plan = more if fits(more) else plan
-    if not plan.networks:  # what there is no view for is left out
-        plan = dataclasses.replace(plan, members=tuple(map(_without_tangents, plan.members)))
-    return plan
+    return plan if plan.networks else without_networks(plan)
 
 
-def _without_tangents(member: Member) -> Member:
-    return member._replace(views=tuple(view for view in member.views if view != "tangents"))
+def without_networks(plan: Plan) -> Plan:
+    """The same without the view of networks, whose training takes long and cannot be cut short."""
+    members = [
+        member._replace(views=tuple(view for view in member.views if view != "tangents"))
+        for member in plan.members
+    ]
+    return dataclasses.replace(plan, networks=0, members=tuple(members))
 
 
 def _fixed(facts: Facts) -> tuple[str, ...]:

@@ -28,13 +28,13 @@ def found(tmp_path_factory):
 
 
 PARTS = {
-    "kills": ("signals", 3),
-    "SIGTERM": ("signals", 2),
+    "kills": ("signals", 2),
+    "SIGTERM": ("signals", 1),
     "SIGINT": ("signals", 1),
     "starts": ("starts", 1),
     "full disk": ("points", 1),
-    "damaged files": ("damaged files", 8),
-    "configs": ("configs", 150),
+    "damaged files": ("damaged files", 5),
+    "configs": ("configs", 100),
     "misuses": ("misuses", 200),
     "data files": ("data files", 60),
 }
