@@ -307,7 +307,10 @@ def _choose(key: jax.Array, call: _Call, asked: _Asked) -> Result:
         data = check_data(call.x, call.y, call.validation, _kind(options.loss_fn), options.scale)
         loop.check_size(len(data.y), call.size)
         _agree(key, call, asked, data)
-        found = portfolio.search(key, data, call.model, int(call.size), options)
+        try:
+            found = portfolio.search(key, data, call.model, int(call.size), options)
+        finally:
+            loop.forget()
     return Result(
         found.indices,
         found.probabilities,

@@ -1,7 +1,10 @@
 """Every test sees eight CPU devices: sharding is the ordinary case, not a special one."""
 
 import os
+import sys
 import tempfile
+
+import pytest
 
 os.environ["XLA_FLAGS"] = " ".join(
     [
@@ -16,3 +19,12 @@ os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"pbcs_jax_{os.getuid()}")
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _room_for_programs():
+    """A process has room for a few thousand compiled programs: those of one file go with it."""
+    yield
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        jax.clear_caches()
