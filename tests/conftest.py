@@ -14,6 +14,8 @@ os.environ["XLA_FLAGS"] = " ".join(
     ]
 ).strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Devices that wait for each other keep threads: eight devices need more of them than two cores give.
+os.environ.setdefault("NPROC", "16")
 # Shared with the processes that tests start: most of a small run is compilation.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"pbcs_jax_{os.getuid()}")

@@ -174,6 +174,8 @@ def run(
     state, placed = _place(state, evaluate)
     state = jax.tree.map(jnp.copy, state)  # the caller's own is not donated
     take_step = _step_on_host if isinstance(placed, OnHost) else _donating_step
+    # CPU devices share their threads: exchanges of several steps at once can leave each other none.
+    waits = jax.default_backend() == "cpu" and len(state.probabilities.devices()) > 1
     history: list[Metrics] = []
     pending: list[Metrics] = []
     first = int(state.step)
@@ -190,6 +192,8 @@ def run(
         with progress.steps("Compiling", settings.outer_steps, first) as show:
             for done in range(first + 1, settings.outer_steps + 1):
                 state, metrics = take_step(state, placed, settings)
+                if waits:
+                    jax.block_until_ready(metrics)
                 pending.append(metrics)
                 if done % callback_every == 0 or done == settings.outer_steps:
                     report()
