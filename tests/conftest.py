@@ -14,7 +14,7 @@ os.environ["XLA_FLAGS"] = " ".join(
     ]
 ).strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Devices that wait for each other keep threads: eight devices need more of them than two cores give.
+# Devices that wait for each other keep threads: eight need more of them than two cores give.
 os.environ.setdefault("NPROC", "16")
 # Shared with the processes that tests start: most of a small run is compilation.
 os.environ.setdefault(
