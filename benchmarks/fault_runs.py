@@ -43,7 +43,7 @@ class Running:
             _become(["launch.py", *arguments], self._log.fileno(), before)
 
     def wait(self, seconds: float = LIMIT) -> Done:
-        """Its end; a run that does not end is killed, and says so."""
+        """Its end; a run that does not end is killed, and the result states it."""
         end, pid, status = time.monotonic() + seconds, 0, 0
         while not pid and time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pbcs_jax.baselines.samples import Candidates, greedy, quotas
+from pbcs_jax.baselines.samples import quotas
 from pbcs_jax.baselines.samples.scores import highest_of_each_class
 from pbcs_jax.objectives import embeddings, labels
 from pbcs_jax.objectives import ridge as ridge_lib
@@ -55,7 +55,7 @@ class Member(NamedTuple):
       cleaned: whether outvoted samples are left out.
       validated: whether the validation data are half of the outer loss.
       even: whether each class has as many, as far as there are so many.
-      start: 'herding', 'random', or for a plain draw 'stratified', 'greedy'.
+      start: 'herding', 'random', or for a plain draw 'stratified'.
       seed: of what is random in it.
     """
 
@@ -85,7 +85,6 @@ class Prepared(NamedTuple):
       views: by name.
       kept: `[n]` bool, not outvoted, with enough of each class.
       votes: of the candidates on each other.
-      model: for 'greedy'.
     """
 
     data: Data
@@ -93,7 +92,6 @@ class Prepared(NamedTuple):
     views: dict[str, View]
     kept: np.ndarray
     votes: labels.Votes
-    model: Any
 
 
 def plain_views(key: jax.Array, data: Data, facts: Facts) -> dict[str, View]:
@@ -171,11 +169,6 @@ def choose(member: Member, prepared: Prepared, key: jax.Array, swaps: int) -> np
     size = min(facts.size, len(data.y))
     allowed = prepared.kept if member.cleaned else np.ones(len(data.y), bool)
     rng = np.random.default_rng([member.seed, *np.asarray(jax.random.key_data(key)).tolist()])
-    if member.start == "greedy":
-        candidates = Candidates(
-            data.x, data.y, data.num_classes, prepared.model, data.validation, scale=False
-        )
-        return greedy(key, candidates, size)
     inside = np.flatnonzero(allowed)
     groups = data.groups[inside]
     wanted = quotas.even(np.bincount(groups, minlength=len(data.shares)), min(size, len(inside)))

@@ -50,7 +50,7 @@ class Choice(NamedTuple):
     """How 'auto' came to its result.
 
     Attributes:
-      plan: what was done; as the option `plan` it repeats the choice to the same bits.
+      plan: what was done; given as the option `plan`, it repeats the choice bit by bit.
       winner: the name of what was chosen by.
       lead: its score less that of the best plain draw that was compared, which is stratified, or
         random for a regression; None if there was none.
@@ -206,7 +206,7 @@ def _search(key, data, model, size: int, options: plan_lib.Auto, clock: _Clock) 
         views["tangents"] = members_lib.tangent_view(
             keys[3], pool, network, size, plan.networks, kept
         )
-    prepared = Prepared(pool, facts, views, kept, votes, network)
+    prepared = Prepared(pool, facts, views, kept, votes)
     judge = judge_lib.Judge(keys[4], pool, judges, min(size, len(pool.y)))
     seen, plan = _compare(keys[5], prepared, judge, plan, clock)
     return _found(seen, plan, clock, prepared, everything, keys[1])
