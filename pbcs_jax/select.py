@@ -64,7 +64,8 @@ def select_coreset(
         `loss_fn`.
       model: a flax.linen module, `nets.from_nnx(...)` of an NNX one, or a pair of pure functions
         `(init(key, x), apply(params, x))`; None will do unless the objective trains one.
-      size: K.
+      size: K; or 'auto', with the objective 'auto': the smallest coreset that is nearly as good as
+        everything, see the option `tolerance`.
       validation: `(x, y)`, clean held-out data for the outer loss; the candidates themselves if
         None.
       objective: how it is chosen. 'auto' or `Auto(...)` spends a time budget on several ways to
@@ -101,13 +102,17 @@ def select_coreset(
     """
     key = check_key(key)
     if size is None:
-        raise UserError("size is None: give K, how many samples to choose, such as size=100")
+        raise UserError(
+            "size is None: give K, how many samples to choose, such as size=100, or 'auto'"
+        )
     call = _Call(x, y, model, size, validation, start, progress)
     if not isinstance(objective, str) or objective != "kernel_then_network":
         records = {"auto": Auto(), "network": Network(), "kernel": Kernel()}
         asked = _asked(objective, records, options, compute, "kernel_then_network")
         if isinstance(asked.objective, Auto):
             return _choose(key, call, asked)
+        if size == "auto":
+            raise UserError("size is 'auto', which is for objective='auto': give K")
         return _select(key, call, asked, _samples)
     with progress_lib.shown(progress):
         if not isinstance(start, loop.State):
@@ -305,10 +310,13 @@ def _choose(key: jax.Array, call: _Call, asked: _Asked) -> Result:
     with _watched(call), blas.one_thread():
         options = asked.objective
         data = check_data(call.x, call.y, call.validation, _kind(options.loss_fn), options.scale)
-        loop.check_size(len(data.y), call.size)
+        size = None if call.size == "auto" else call.size
+        if size is not None:
+            loop.check_size(len(data.y), size)
+            size = int(size)
         _agree(key, call, asked, data)
         try:
-            found = portfolio.search(key, data, call.model, int(call.size), options)
+            found = portfolio.search(key, data, call.model, size, options)
         finally:
             loop.forget()
     return Result(

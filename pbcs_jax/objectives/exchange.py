@@ -213,7 +213,7 @@ def best_swap(
         missing = along @ own - data.outer_targets
         step = -(inverse @ own) / jnp.diagonal(inverse)[:, None]
         loss = one.share * (weights @ jnp.sum(missing**2, axis=1))
-        removals = one.share * _changes(along, step, missing, weights)
+        removals = one.share * loss_changes(along, step, missing, weights)
         return loss, removals, (inverse, along, missing, step)
 
     removed = [_if_it_counts(remove, *one) for one in all_of]
@@ -230,7 +230,7 @@ def best_swap(
         lengths = 1.0 if one.width is not None else jnp.sum(one.rows**2, axis=1)
         lengths = lengths - jnp.sum(back * rows, axis=0) + gone**2 * scale
         errors = back.T @ own + jnp.outer(gone, step[leaves]) - data.targets
-        return one.share * _changes(
+        return one.share * loss_changes(
             left, -errors / (lengths + one.ridge)[:, None], missing, weights
         )
 
@@ -269,14 +269,14 @@ def best_addition(
     n = len(allowed)
     pivots = jnp.diagonal(state.left[:n]) + ridge
     step = -state.missing[:n] / pivots[:, None]
-    changes = _changes(state.left, step, state.missing, data.weights)
+    changes = loss_changes(state.left, step, state.missing, data.weights)
     best = jnp.argmin(jnp.where(allowed, changes, jnp.inf))
     column = state.left[:, best]
     missing = state.missing + column[:, None] * step[best]
     return best, Unexplained(state.left - jnp.outer(column, column[:n]) / pivots[best], missing)
 
 
-def _changes(along: jax.Array, steps: jax.Array, missing: jax.Array, weights: jax.Array):
+def loss_changes(along: jax.Array, steps: jax.Array, missing: jax.Array, weights: jax.Array):
     """Of the loss `[m]`, if the outputs change by `along[:, i] steps[i]`."""
     linear = jnp.sum((along.T @ (weights[:, None] * missing)) * steps, axis=1)
     square = (weights @ along**2) * jnp.sum(steps**2, axis=1)

@@ -34,6 +34,12 @@ class Facts(NamedTuple):
     outvoted: float = 0.0
     doubted: float = 0.0
 
+    def told(self, margins: np.ndarray, kept: np.ndarray) -> "Facts":
+        """With what the votes on the labels of the pool, and then of the validation data, tell."""
+        own = len(margins) - self.validation
+        doubted = float(np.mean(margins[own:] < 0)) if self.validation else 0.0
+        return self._replace(outvoted=1 - float(np.mean(kept[:own])), doubted=doubted)
+
     @property
     def noise(self) -> tuple[float, float]:
         """Bounds of the share of wrong labels, as far as the votes tell."""

@@ -17,8 +17,8 @@ from pbcs_jax.nets import MLP, ConvNet
 from pbcs_jax.nets.model import as_model
 from pbcs_jax.portfolio.facts import Data, Facts
 
-STEPS = 200
-LARGEST_BATCH = 256
+STEPS = 300
+LARGEST_BATCH = 64
 _CHUNK = 256
 SMALLEST_PICTURE = 16
 """The side of the smallest picture that the ConvNet takes."""
@@ -67,7 +67,11 @@ def outputs(facts: Facts) -> int:
 
 
 class Judge:
-    """Trains networks on coresets; scores are accuracies, or 1 - error of a regression."""
+    """Trains networks on coresets; scores are accuracies, or 1 - error of a regression.
+
+    Every coreset fills `size` rows: of a smaller one some samples are there more often, so that one
+    compiled program serves all sizes.
+    """
 
     def __init__(self, key: jax.Array, data: Data, judges: Sequence[tuple[Any, Inner]], size: int):
         self._key, self._data, self._size = key, data, size
@@ -87,10 +91,10 @@ class Judge:
 
         def one(shared, own):
             x, y, outer = shared
-            indices, weights, key = own
+            indices, key = own
             init_key, train_key = jax.random.split(key)
             variables = model.init(init_key, x[:1])
-            coreset = Coreset(x[indices], y[indices], weights)
+            coreset = Coreset(x[indices], y[indices], jnp.ones(len(indices)))
             trained = train(model, loss_fn, inner, train_key, variables, coreset)
             found = in_chunks(lambda rows: model.apply(trained.variables, rows)[0], outer, _CHUNK)
             return jnp.argmax(found, axis=1) if classes else found.reshape(len(outer), -1)
@@ -99,11 +103,10 @@ class Judge:
 
     def __call__(self, chosen: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
         """`[judges, seeds]` scores; a seed is one initialisation of every judge."""
-        indices, weights = np.zeros(self._size, np.int32), np.zeros(self._size, np.float32)
-        indices[: len(chosen)], weights[: len(chosen)] = chosen, 1
+        rows = np.resize(np.asarray(chosen, np.int32), self._size)
         keys = jnp.stack([jax.random.fold_in(self._key, seed) for seed in seeds])
-        own = [np.broadcast_to(a, (len(seeds), self._size)) for a in (indices, weights)]
-        answers = [np.asarray(program(self._shared, (*own, keys))) for program in self._programs]
+        own = np.broadcast_to(rows, (len(seeds), self._size)), keys
+        answers = [np.asarray(program(self._shared, own)) for program in self._programs]
         return np.array([[self._score(chosen, one) for one in found] for found in answers])
 
     def _score(self, chosen: np.ndarray, answers: np.ndarray) -> float:

@@ -10,7 +10,7 @@ random candidates). What it swaps, and what for:
     even        as many of each class, as far as there are so many
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -189,30 +189,50 @@ def swapped(
     """`[K]` sorted indices into the pool, where no swap helps the member's regressions."""
     data = prepared.data
     allowed = prepared.kept if member.cleaned else np.ones(len(data.y), bool)
+    share = VALIDATION_SHARE if member.validated else 0.0
+    groups = data.groups if member.even else np.zeros(len(data.y), np.int32)
+    problem = outer_of(data, allowed, share, groups)
+    draws = random_coresets(rng, data, allowed, len(start), RIDGE_DRAWS)
+    learners = learners_of(prepared.views, member.views, problem, draws)
+    return exchange_samples(learners, problem, start, swaps, PATIENCE)[0]
+
+
+def outer_of(data: Data, allowed: np.ndarray, share: float, groups: np.ndarray) -> Outer:
+    """What regressions are trained on and judged by.
+
+    Args:
+      data: the pool.
+      allowed: `[n]`, who may be chosen and judges.
+      share: of the outer loss that is the validation data's, if there are any.
+      groups: `[n]`, a swap stays within one.
+    """
     y = data.y if data.validation is None else np.concatenate([data.y, data.validation[1]])
     targets = ridge_lib.encode(jnp.asarray(y))
     n = len(data.y)
     weights = data.weights(allowed)
     if data.validation is not None:
-        share = VALIDATION_SHARE if member.validated else 0.0
         v = len(data.validation[1])
         weights = np.concatenate([(1 - share) * weights, np.full(v, share / v, np.float32)])
     outer_targets = jnp.concatenate([targets[data.outer], targets[n:]])
-    groups = data.groups if member.even else np.zeros(n, np.int32)
-    problem = Outer(
+    return Outer(
         *(targets[:n], outer_targets, jnp.asarray(weights)),
         *(jnp.asarray(allowed), jnp.asarray(groups)),
     )
-    draws = _draws(rng, data, allowed, len(start))
+
+
+def learners_of(
+    views: Mapping[str, View], names: Collection[str], problem: Outer, draws: np.ndarray
+) -> tuple[Learner, ...]:
+    """One per view, with the ridge that suits `draws [r, K]`; those not named have no share."""
     learners = []
-    for name, view in prepared.views.items():
-        if name not in member.views:
+    for name, view in views.items():
+        if name not in names:
             learners.append(_learner(view, 1.0, 0.0))
             continue
         ridge, loss = _ridge(view, problem, draws)
         # Each learner's loss counts by how much of it there is at the start.
-        learners.append(_learner(view, ridge, 1 / (len(member.views) * loss)))
-    return exchange_samples(tuple(learners), problem, start, swaps, PATIENCE)[0]
+        learners.append(_learner(view, ridge, 1 / (len(names) * loss)))
+    return tuple(learners)
 
 
 def _learner(view: View, ridge: Any, share: Any) -> Learner:
@@ -244,12 +264,14 @@ def _herding_ranks(rows, width, groups, allowed, steps):
     return jax.lax.fori_loop(0, steps, body, (jnp.full(n, n, jnp.int32), jnp.zeros(n)))[0]
 
 
-def _draws(rng: np.random.Generator, data: Data, allowed: np.ndarray, size: int) -> np.ndarray:
-    """`[RIDGE_DRAWS, K]` random coresets with classes as even as the one that is looked for."""
+def random_coresets(
+    rng: np.random.Generator, data: Data, allowed: np.ndarray, size: int, count: int
+) -> np.ndarray:
+    """`[count, K]` random coresets with classes as even as the one that is looked for."""
     inside = np.flatnonzero(allowed)
     groups = data.groups[inside]
     wanted = quotas.even(np.bincount(groups, minlength=len(data.shares)), size)
-    scores = [rng.random(len(inside)) for _ in range(RIDGE_DRAWS)]
+    scores = [rng.random(len(inside)) for _ in range(count)]
     return np.stack([inside[highest_of_each_class(s, groups, wanted)] for s in scores])
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pbcs_jax.errors import UserError, check_number
 from pbcs_jax.portfolio.facts import Facts
+from pbcs_jax.portfolio.judge import LARGEST_BATCH, STEPS
 from pbcs_jax.portfolio.members import Member
 
 SHARE = 0.85
@@ -99,6 +100,8 @@ class Auto:
 
     Attributes:
       time_budget: seconds for the search. Compiling, which comes once per shape, is not counted.
+      tolerance: with the size 'auto': the smallest coreset is looked for whose networks score at
+        most so much below networks that were trained on everything.
       plan: of an earlier `Result.choice`, to be repeated whatever the clock shows; None makes one
         from the time budget.
       on_plan: a function that sees the plan before it is carried out; None for none.
@@ -108,6 +111,7 @@ class Auto:
     """
 
     time_budget: float = 60.0
+    tolerance: float = 0.01
     plan: Plan | Mapping[str, Any] | None = None
     on_plan: Callable[[Plan], None] | None = None
     loss_fn: str = "auto"
@@ -115,6 +119,7 @@ class Auto:
 
     def __post_init__(self):
         check_number("time_budget", self.time_budget, least=0, above=True)
+        check_number("tolerance", self.tolerance, least=0, most=1)
         if self.plan is not None:
             object.__setattr__(self, "plan", Plan.of(self.plan))
 
@@ -216,7 +221,7 @@ def seconds(plan: Plan, facts: Facts, judge: float, network: float) -> float:
     # Half of what is compared goes on to the next round, with as many trainings more.
     rounds = plan.seeds.bit_length() - 1
     trainings = 2 * (len(plan.members) + plan.restarts) * (1 + 0.5 * (rounds - 1))
-    training = 3 * judge * 200 * min(k, 256) + judge * m
+    training = 3 * judge * STEPS * min(k, LARGEST_BATCH) + judge * m
     return total + trainings * (training / SMALL_PRODUCTS + 0.01)
 
 

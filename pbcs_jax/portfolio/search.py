@@ -16,9 +16,11 @@ from pbcs_jax.portfolio import facts as facts_lib
 from pbcs_jax.portfolio import judge as judge_lib
 from pbcs_jax.portfolio import members as members_lib
 from pbcs_jax.portfolio import plan as plan_lib
+from pbcs_jax.portfolio import sizes as sizes_lib
 from pbcs_jax.portfolio.facts import Data, Facts
 from pbcs_jax.portfolio.members import Member, Prepared
 from pbcs_jax.portfolio.plan import Plan
+from pbcs_jax.portfolio.sizes import Sizes
 
 AT_ONCE = 2
 """Trainings of each judge in one trial."""
@@ -57,6 +59,7 @@ class Choice(NamedTuple):
       judged: all that was compared, best first.
       seconds: of the search, without compiling.
       compile_seconds: of compiling.
+      sizes: with the size 'auto', how it was found; else None.
     """
 
     plan: Plan
@@ -65,17 +68,20 @@ class Choice(NamedTuple):
     judged: tuple[Judged, ...]
     seconds: float
     compile_seconds: float
+    sizes: Sizes | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         judged = [one._asdict() for one in self.judged]
-        return self._asdict() | {"plan": self.plan.to_dict(), "judged": judged}
+        sizes = None if self.sizes is None else self.sizes.to_dict()
+        return self._asdict() | {"plan": self.plan.to_dict(), "judged": judged, "sizes": sizes}
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> "Choice":
         """What `to_dict` made of one."""
         judged = tuple(Judged(**one) for one in given["judged"])
-        return cls(**(given | {"plan": Plan.of(given["plan"]), "judged": judged}))
+        sizes = None if given.get("sizes") is None else Sizes.of(given["sizes"])
+        return cls(**(given | {"plan": Plan.of(given["plan"]), "judged": judged, "sizes": sizes}))
 
 
 class Found(NamedTuple):
@@ -143,14 +149,16 @@ class _Entry(NamedTuple):
     indices: np.ndarray
 
 
-def search(key: jax.Array, data: Any, model: Any, size: int, options: plan_lib.Auto) -> Found:
+def search(
+    key: jax.Array, data: Any, model: Any, size: int | None, options: plan_lib.Auto
+) -> Found:
     """Chooses `size` candidates.
 
     Args:
       key: PRNG key, consumed.
       data: from `border.check_data`.
       model: the user's own, see `as_model`; or None.
-      size: K.
+      size: K; None looks for the smallest that is good enough, in half of the time.
       options: the time budget, or the plan.
     """
     # Several processes have several clocks, and must do the same.
@@ -163,60 +171,74 @@ def search(key: jax.Array, data: Any, model: Any, size: int, options: plan_lib.A
         jax.monitoring.unregister_event_duration_listener(clock.heard)
 
 
-def _search(key, data, model, size: int, options: plan_lib.Auto, clock: _Clock) -> Found:
+def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _Clock) -> Found:
     classes = data.encoding.classes
     num_classes = 0 if classes is None else len(classes)
     validation = 0 if data.validation is None else len(data.validation[1])
     n = len(data.y)
-    facts = Facts(n, size, num_classes, data.x.shape[1:], validation, model is not None)
+    facts = Facts(n, size or n, num_classes, data.x.shape[1:], validation, model is not None)
+    everything = Data(data.x, data.y, data.validation, num_classes, np.zeros(1, int), np.arange(n))
+    keys = jax.random.split(key, 6)
+    sizes, nested, budget = None, None, options.time_budget
+    if size is None:
+        judges = judge_lib.networks(facts, model)
+        own_key = jax.random.fold_in(key, 6)
+        sizes, nested = sizes_lib.find(own_key, everything, facts, judges, options.tolerance)
+        facts, budget = facts._replace(size=sizes.size), budget / 2
     judges = judge_lib.networks(facts, model)
     network = judge_lib.default_network(facts) if model is None else model
     plan = None if options.plan is None else Plan.of(options.plan)
-    size_of_pool = plan_lib.pool_of(facts, options.time_budget)
+    size_of_pool = plan_lib.pool_of(facts, budget)
     if plan is not None:
         size_of_pool = plan.pool, plan.outer
-    keys = jax.random.split(key, 6)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(keys[0])).tolist())
-    everything = Data(data.x, data.y, data.validation, num_classes, np.zeros(1, int), np.arange(n))
     pool = facts_lib.gather(
         rng,
         data.x,
         data.y,
         data.validation,
         num_classes,
-        max(size_of_pool[0], size),
+        max(size_of_pool[0], facts.size),
         size_of_pool[1],
     )
+    began = clock.seconds
     progress.stage("Looking at the data")
     views = members_lib.plain_views(keys[1], pool, facts)
-    votes, kept = members_lib.clean(keys[2], pool, list(views.values()), size)
-    own = len(pool.y)
-    doubted = float(np.mean(votes.margins[own:] < 0)) if validation else 0.0
-    facts = facts._replace(outvoted=1 - float(np.mean(votes.kept[:own])), doubted=doubted)
+    votes, kept = members_lib.clean(keys[2], pool, list(views.values()), facts.size)
+    facts = facts.told(votes.margins, votes.kept)
     if plan is None:
         costs = sum(judge_lib.products(one, data.x[:1]) for one, _ in judges)
         own_cost = judge_lib.products(network, data.x[:1])
-        plan = plan_lib.make(facts, options.time_budget, costs, own_cost)
-    if not clock.has(options.time_budget / 2):  # looking at the data took more than half of it
-        plan = plan_lib.without_networks(plan)
+        plan = plan_lib.make(facts, budget, costs, own_cost)
+        if clock.seconds - began > budget / 2:  # looking at the data took more than half of it
+            plan = plan_lib.without_networks(plan)
     if options.on_plan is not None:
         options.on_plan(plan)
     if plan.networks:
         progress.stage("Training networks")
         views["tangents"] = members_lib.tangent_view(
-            keys[3], pool, network, size, plan.networks, kept
+            keys[3], pool, network, facts.size, plan.networks, kept
         )
     prepared = Prepared(pool, facts, views, kept, votes)
-    judge = judge_lib.Judge(keys[4], pool, judges, min(size, len(pool.y)))
-    seen, plan = _compare(keys[5], prepared, judge, plan, clock)
-    return _found(seen, plan, clock, prepared, everything, keys[1])
+    judge = judge_lib.Judge(keys[4], pool, judges, min(facts.size, len(pool.y)))
+    seen = _Seen()
+    if nested is not None and np.isin(nested, pool.rows).all():
+        own = np.searchsorted(pool.rows, np.sort(nested))
+        seen.add(_Entry(Member(start="nested"), "nested", own))
+    plan = _compare(keys[5], prepared, judge, plan, clock, seen)
+    found = _found(seen, plan, clock, prepared, everything, keys[1])
+    return found._replace(choice=found.choice._replace(sizes=sizes))
 
 
 def _compare(
-    key: jax.Array, prepared: Prepared, judge: judge_lib.Judge, plan: Plan, clock: _Clock
-) -> tuple["_Seen", Plan]:
-    """The trials of a plan until it ends, or the time; and the plan that was kept to."""
-    seen = _Seen()
+    key: jax.Array,
+    prepared: Prepared,
+    judge: judge_lib.Judge,
+    plan: Plan,
+    clock: _Clock,
+    seen: "_Seen",
+) -> Plan:
+    """The trials of a plan until it ends, or the time; returns the plan that was kept to."""
     wanted = plan.trials or 2 * (len(plan.members) + plan.restarts)
     with progress.steps("Comparing", wanted) as at:
         for done, name in enumerate(_trials(key, prepared, judge, plan, seen), 1):
@@ -225,8 +247,8 @@ def _compare(
                 break
             if not clock.has():
                 _LOG.info("The time budget ends the search after %d trials", done)
-                return seen, dataclasses.replace(plan, trials=done)
-    return seen, plan
+                return dataclasses.replace(plan, trials=done)
+    return plan
 
 
 def _found(
@@ -312,6 +334,8 @@ def _trials(
                 trained(i)
                 yield "Comparing"
 
+    for i in range(len(seen.entries)):
+        trained(i)
     for i, name in tried(plan.members):
         trained(i)
         yield name
