@@ -87,14 +87,17 @@ def network_for(x: np.ndarray, num_classes: int) -> Any:
 class Judges:
     """The accuracy of networks and of logistic regression that are trained on chosen rows."""
 
-    def __init__(self, pool: Any, test: Any, num_classes: int, seed: int, networks: int):
-        """`pool` and `test` are `(x, y)`; of `pool` rows are chosen."""
+    def __init__(
+        self, pool: Any, test: Any, num_classes: int, seed: int, networks: int, batch_size: int = 0
+    ):
+        """`pool` and `test` are `(x, y)`; of `pool` rows are chosen; 0 is all of them at once."""
         self._pool, self._test, self._networks = pool, test, networks
         rows = pool[0].reshape(len(pool[0]), -1)
         self._scale = load("sklearn.preprocessing").StandardScaler().fit(rows)
         model = as_model(network_for(pool[0], num_classes))
         inner = Inner(
             steps=300,
+            batch_size=batch_size,
             optimizer="adam",
             learning_rate=0.002,
             weight_decay=0.001,

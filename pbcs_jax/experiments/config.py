@@ -99,8 +99,9 @@ def _common() -> dict[str, Any]:
 def summarization() -> ConfigDict:
     """The keys of the experiment 'summarization', which chooses samples."""
     config = ConfigDict({"experiment": "summarization", **_common()})
-    config.coreset_size = 100
+    config.coreset_size = 100  # 0: objective auto looks for the smallest that is good enough
     config.time_budget = 60.0  # seconds of objective auto, without compiling
+    config.tolerance = 0.01  # of that search: so much below everything is good enough
     config.data.num_candidates = 1000  # 0 is all of them
     config.selection.max_ratio = 0.0  # of the coreset's largest class over its smallest; 0: free
     config.kernel.update(_fields(Kernel, "loss_fn", "scale"))
@@ -240,6 +241,11 @@ def check(config: ConfigDict) -> None:
             f"kernel.exchanges is {config.kernel.exchanges}: exchanges end a selection by the "
             "kernel, and a network's search would start from the probabilities before them; use 0"
         )
+    if size(config) == 0 and (config.selection.objective, config.methods[0]) != ("auto", "pbcs"):
+        raise UserError(
+            f"{size_key(config)} is 0, which has the size looked for: it needs "
+            "selection.objective=auto, and 'pbcs' as the first of methods; or give K"
+        )
     outer_settings(config)
     network(config)
     evaluation_settings(config, size(config))
@@ -274,7 +280,7 @@ def size_key(config: ConfigDict) -> str:
 
 
 def size(config: ConfigDict) -> int:
-    """K."""
+    """K; 0 if it is to be found."""
     return config[size_key(config)]
 
 

@@ -51,11 +51,12 @@ def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Conso
     if not processes.is_first():
         selection.take_part(experiment, config)
         return {}
-    size, unit = config_lib.size(config), experiment.unit(config)
+    unit = experiment.unit(config)
     summary = finished(workdir, config)
     if summary is None:
         problem = config_lib.load_problem(config)
         task = experiment.task(config, problem)
+        size = config_lib.size(config)
         if size > task.n:
             raise UserError(
                 f"{config_lib.size_key(config)} is {size}: it must be at least 1 and at most "
@@ -73,6 +74,7 @@ def run(experiment: Experiment, config: ConfigDict, workdir: str, console: Conso
         shown = escape(str(absolute(workdir)))
         console.print(f"This run is finished: its results are in {shown}", soft_wrap=True)
     dataset = summary["dataset"]
+    size = summary[config_lib.size_key(config)]
     title = f"{dataset['name']} ({dataset['source']}): {size} of {summary['num_choices']} {unit}"
     console.print(terminal_table(method_table(summary["methods"]), title))
     console.print(f"Report: {escape(str(absolute(workdir)))}/report.html", soft_wrap=True)
@@ -102,7 +104,8 @@ def _choose_and_judge(
             elif name == "pbcs":
                 fresh = _choose_by_pbcs(pbcs_key, config, task, records)
             else:
-                fresh = _choose_by_baseline(baseline_key, name, config, task, records)
+                size = _size(config, found)
+                fresh = _choose_by_baseline(baseline_key, name, size, task, records)
             if task.play is None:
                 console.print(f"{name}: selected in {fresh['seconds']:.1f} s", highlight=False)
             if record is not None and record["coresets"] == fresh["coresets"]:
@@ -128,7 +131,7 @@ def _choose_by_pbcs(key: jax.Array, config: ConfigDict, task: Task, records: Rec
 
 
 def _choose_by_baseline(
-    key: jax.Array, name: str, config: ConfigDict, task: Task, records: Records
+    key: jax.Array, name: str, size: int, task: Task, records: Records
 ) -> Record:
     """The record of a baseline.
 
@@ -138,11 +141,16 @@ def _choose_by_baseline(
     draws = records.num_seeds if name == "uniform" else 1
     began = time.monotonic()
     key = jax.random.fold_in(key, list(task.baselines).index(name))
-    choose, size = task.baselines[name], config_lib.size(config)
+    choose = task.baselines[name]
     with progress.shown():
         progress.stage(f"Selecting by {name}")
         coresets = [choose(k, task.candidates, size) for k in jax.random.split(key, draws)]
     return records.begin((time.monotonic() - began) / draws, coresets)
+
+
+def _size(config: ConfigDict, found: Mapping[str, Mapping[str, Any]]) -> int:
+    """K, or what PBCS, which then comes first, found to be enough."""
+    return config_lib.size(config) or len(found["pbcs"]["coresets"][0])
 
 
 def _judge(judges: Mapping[str, Judge], name: str, record: Record, records: Records) -> None:
@@ -180,7 +188,7 @@ def _summarize(
             "num_train": len(problem.y),
             "num_test": len(problem.y_test),
         },
-        config_lib.size_key(config): config_lib.size(config),
+        config_lib.size_key(config): _size(config, records),
         "num_choices": task.n,
         "seed": config.seed,
         "seconds": sum(r["seconds"] + r["judging_seconds"] for r in records.values()),

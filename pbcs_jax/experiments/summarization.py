@@ -18,7 +18,7 @@ from pbcs_jax.portfolio import Auto, Choice
 from pbcs_jax.report.figures import class_counts, contact_sheet
 from pbcs_jax.report.files import read_record
 from pbcs_jax.report.page import Entry
-from pbcs_jax.report.selection import choice_table, chosen_table, suspect_table
+from pbcs_jax.report.selection import choice_entries, chosen_table, suspect_table
 from pbcs_jax.select import select_coreset, soften
 
 
@@ -45,7 +45,7 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
         plan=(
             f"{len(problem.y)} candidates ({wrong:.0%} wrong labels), "
             f"{0 if problem.y_val is None else len(problem.y_val)} validation",
-            f"{config.coreset_size} samples, {_judged_by(config)}, {length}",
+            f"{config.coreset_size or 'enough'} samples, {_judged_by(config)}, {length}",
         ),
         facts=[
             ("Wrong labels", f"{wrong:.1%}"),
@@ -91,9 +91,9 @@ def _selection(config: ConfigDict, problem: Problem):
             key,
             problem.x,
             problem.labels,
-            size=size,
+            size=size or "auto",
             validation=validation,
-            objective=Auto(config.time_budget, plan, on_plan, scale=False),
+            objective=Auto(config.time_budget, config.tolerance, plan, on_plan, scale=False),
         )
 
     if config.selection.objective == "auto":
@@ -145,7 +145,7 @@ def _entries(chosen: Chosen, folder: Path, problem: Problem, noise_kind: str) ->
         caption = "What PBCS selected; a red frame marks a wrong label."
         entries.append(("The coreset", caption, sheet))
     if (folder / CHOICE).exists():
-        entries.append(choice_table(Choice.of(read_record(folder / CHOICE))))
+        entries += choice_entries(Choice.of(read_record(folder / CHOICE)))
     probabilities = coreset["probabilities"][rows]
     label = {"label": coreset["labels"]}
     entries.append(chosen_table("samples", coreset["rows"], probabilities, label))

@@ -188,7 +188,7 @@ def _write(
     save_all(figures, folder / "figures")
     dataset = summary["dataset"]
     # A point may change any key: what the runs have is asked of the runs.
-    sizes = dict.fromkeys(str(config_lib.size(config)) for config in runs.values())
+    sizes = dict.fromkeys(str(config_lib.size(config) or "as found") for config in runs.values())
     judges = dict.fromkeys(config.evaluation.model for config in runs.values())
     facts = [
         ("Data", f"{dataset['name']} ({dataset['source']})"),

@@ -14,7 +14,6 @@ LONGEST = 4096
 """Characters of a text: no path may be longer."""
 
 _LEAST = {
-    "coreset_size": 1,
     "num_inputs": 1,
     "evaluation.num_seeds": 1,
     "checkpoint_every": 1,

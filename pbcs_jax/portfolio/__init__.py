@@ -2,6 +2,7 @@
 
 facts.py    what is known of the data before anything is chosen
 plan.py     a time budget becomes a plan: what is tried, and how long; the plan can be repeated
+views.py    what regressions look at
 members.py  the ways to choose
 judge.py    short trainings on held-out candidates
 sizes.py    how many, if nobody says so

@@ -1,9 +1,7 @@
 """The ways to choose that a plan can name.
 
 A member of the kind `views` swaps samples while the mean loss of ridge regressions falls, one
-regression per view of the data: `gauss` (a Gaussian kernel of the standardised inputs), `linear`
-(tables: these inputs), `patches` (of pictures) and `tangents` (of networks that were trained on K
-random candidates). What it swaps, and what for:
+regression per view of the data. What it swaps, and what for:
 
     cleaned     only samples whose label the others did not outvote
     validated   half of the outer loss is that of the validation data
@@ -11,6 +9,7 @@ random candidates). What it swaps, and what for:
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,32 +18,21 @@ import numpy as np
 
 from pbcs_jax.baselines.samples import quotas
 from pbcs_jax.baselines.samples.scores import highest_of_each_class
-from pbcs_jax.objectives import embeddings, labels
+from pbcs_jax.objectives import labels
 from pbcs_jax.objectives import ridge as ridge_lib
-from pbcs_jax.objectives.exchange import Learner, Outer, exchange_samples
+from pbcs_jax.objectives.exchange import (
+    Learner,
+    Outer,
+    best_addition,
+    exchange_samples,
+    nothing_chosen,
+)
 from pbcs_jax.portfolio.facts import Data, Facts
+from pbcs_jax.portfolio.views import View
 
 RIDGE_DRAWS = 8
 PATIENCE = 6
 VALIDATION_SHARE = 0.5
-WIDTH = 0.3
-"""Of the Gaussian kernel, as a share of the median squared distance."""
-TANGENTS = 1024
-"""Numbers that the gradient of one network is sketched to."""
-
-
-class View(NamedTuple):
-    """One way to look at samples.
-
-    Attributes:
-      rows: embeddings `[n, d]` of the candidates.
-      outer: `[m + v, d]` of the outer data.
-      width: of a Gaussian kernel, see `ridge.products`; None for the linear one.
-    """
-
-    rows: jax.Array
-    outer: jax.Array
-    width: float | None = None
 
 
 class Member(NamedTuple):
@@ -55,7 +43,7 @@ class Member(NamedTuple):
       cleaned: whether outvoted samples are left out.
       validated: whether the validation data are half of the outer loss.
       even: whether each class has as many, as far as there are so many.
-      start: 'herding', 'random', or for a plain draw 'stratified'.
+      start: 'herding', 'greedy', 'random', or for a plain draw 'stratified'.
       seed: of what is random in it.
     """
 
@@ -76,6 +64,14 @@ class Member(NamedTuple):
         return ", ".join(words)
 
 
+class _Gram(NamedTuple):
+    """What `exchange.best_addition` takes: products `[n, n + v]`, targets `[c, n + v]`, weights."""
+
+    rows: jax.Array
+    targets: jax.Array
+    weights: jax.Array
+
+
 class Prepared(NamedTuple):
     """What all members share.
 
@@ -92,56 +88,6 @@ class Prepared(NamedTuple):
     views: dict[str, View]
     kept: np.ndarray
     votes: labels.Votes
-
-
-def plain_views(key: jax.Array, data: Data, facts: Facts) -> dict[str, View]:
-    """Views that need no network."""
-    rows = [data.x, data.x[data.outer]]
-    if data.validation is not None:
-        rows[1] = np.concatenate([rows[1], np.asarray(data.validation[0], rows[1].dtype)])
-    flat = [part.reshape(len(part), -1) for part in rows]
-    mean, std = flat[0].mean(0), flat[0].std(0)
-    std = np.where(std > 1e-6 * max(float(std.max()), 1e-12), std, 1)
-    own, outer = embeddings.normalise(*(jnp.asarray((a - mean) / std) for a in flat))
-    views = {"gauss": View(own, outer, _width(own))}
-    if not facts.pictures:
-        views["linear"] = View(own, outer)
-    else:
-        found = embeddings.make("patches", key, jnp.asarray(rows[0]), data.y, None, rows[1:], 0)
-        views["patches"] = View(*embeddings.normalise(*found))
-    return views
-
-
-def _width(rows: jax.Array) -> float:
-    """Of a Gaussian kernel: that share of the median squared distance."""
-    some = rows[:1000]
-    lengths = jnp.sum(some**2, axis=1)
-    squares = lengths[:, None] + lengths - 2 * some @ some.T
-    return WIDTH * float(jnp.median(squares)) or 1.0
-
-
-def tangent_view(
-    key: jax.Array, data: Data, model: Any, size: int, networks: int, kept: np.ndarray
-) -> View:
-    """The tangent kernel of networks that were trained on random coresets of what is kept."""
-    groups = data.groups
-    counts = np.bincount(groups[kept], minlength=len(data.shares))
-    likely = np.where(kept, (data.shares / np.maximum(counts, 1))[groups], 0)
-    outer = data.x[data.outer]
-    if data.validation is not None:
-        outer = np.concatenate([outer, np.asarray(data.validation[0], outer.dtype)])
-    found = embeddings.network_tangents(
-        key,
-        jnp.asarray(data.x),
-        jnp.asarray(data.y),
-        model,
-        min(size, int((likely > 0).sum())),
-        jnp.asarray(likely / likely.sum(), jnp.float32),
-        networks,
-        TANGENTS,
-    )
-    rows = embeddings.normalise(*(found(jnp.asarray(part)) for part in (data.x, outer)))
-    return View(*rows)
 
 
 def clean(
@@ -177,6 +123,8 @@ def choose(member: Member, prepared: Prepared, key: jax.Array, swaps: int) -> np
         view = prepared.views["gauss"]
         ranks = _herding_ranks(view.rows, view.width, data.groups, allowed, int(wanted.max()))
         scores = -np.asarray(ranks)[inside]
+    if member.start == "greedy":
+        return np.sort(_added(prepared, allowed, random_coresets(rng, data, allowed, size, 1)))
     start = inside[highest_of_each_class(np.asarray(scores), groups, wanted)]
     if not member.views:
         return np.sort(start)
@@ -262,6 +210,35 @@ def _herding_ranks(rows, width, groups, allowed, steps):
         return jnp.where(is_chosen, k, ranks), total + kernel @ is_chosen.astype(kernel.dtype)
 
     return jax.lax.fori_loop(0, steps, body, (jnp.full(n, n, jnp.int32), jnp.zeros(n)))[0]
+
+
+def _added(prepared: Prepared, allowed: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """`[K]`, one after the other the one that helps the regression of the inputs most."""
+    data, view = prepared.data, prepared.views["gauss"]
+    n, m = len(data.y), len(data.outer)
+    problem = outer_of(data, allowed, 0.0, np.zeros(n, np.int32))
+    ridge, _ = _ridge(view, problem, jnp.asarray(draws))
+    # All candidates are outer data here; those that are none have no weight.
+    targets = jnp.concatenate([problem.targets, problem.outer_targets[m:]])
+    weights = jnp.zeros(n).at[data.outer].set(problem.weights[:m])
+    rows = jnp.concatenate([view.rows, view.outer[m:]])
+    weights = jnp.concatenate([weights, problem.weights[m:]])
+    return np.asarray(
+        _additions(view, rows, targets, weights, ridge, problem.allowed, draws.shape[1])
+    )
+
+
+@partial(jax.jit, static_argnames="size")
+def _additions(view: View, rows, targets, weights, ridge, allowed, size: int):
+    products = ridge_lib.products(view.rows, rows, view.width)
+    problem = _Gram(products, targets.T, weights)
+
+    def body(carry, _):
+        state, left = carry
+        best, state = best_addition(problem, ridge, state, left)
+        return (state, left.at[best].set(False)), best
+
+    return jax.lax.scan(body, (nothing_chosen(problem), allowed), None, size)[1]
 
 
 def random_coresets(

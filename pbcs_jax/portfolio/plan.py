@@ -197,6 +197,7 @@ def _kinds(facts: Facts) -> tuple[Member, ...]:
     found.append(Member(("gauss", "tangents"), cleaned[0]))
     found.append(Member(("gauss",), cleaned[0]))
     found.append(Member((), cleaned[0], start="herding"))
+    found.append(Member((), cleaned[0], start="greedy"))
     found += [Member(views, one, even=True) for one in cleaned[1:] if classes]
     found += [Member(_fixed(facts), one) for one in cleaned]
     return tuple(found)
@@ -244,4 +245,6 @@ def _choosing(member: Member, plan: Plan, facts: Facts, share: float) -> float:
         products = 2 * m * k * n + 4 * max(facts.num_classes, 1) * m * n
         swap = products / PRODUCTS + 2 * k**3 / FACTORS + (20 * m * n + 4 * n * width) / BYTES
         total += 2 * m * n * width / PRODUCTS + 0.05 + min(plan.swaps, share * k) * swap
+    if member.start == "greedy":
+        total += k * 24 * n * (n + facts.validation) / BYTES
     return total

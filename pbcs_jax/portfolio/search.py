@@ -17,6 +17,7 @@ from pbcs_jax.portfolio import judge as judge_lib
 from pbcs_jax.portfolio import members as members_lib
 from pbcs_jax.portfolio import plan as plan_lib
 from pbcs_jax.portfolio import sizes as sizes_lib
+from pbcs_jax.portfolio import views as views_lib
 from pbcs_jax.portfolio.facts import Data, Facts
 from pbcs_jax.portfolio.members import Member, Prepared
 from pbcs_jax.portfolio.plan import Plan
@@ -110,7 +111,7 @@ class Found(NamedTuple):
         """
         n, votes = len(self.everything.y), self.prepared.votes
         if n > len(self.prepared.data.y):
-            views = members_lib.plain_views(self.key, self.everything, self.prepared.facts)
+            views = views_lib.plain_views(self.key, self.everything, self.prepared.facts)
             votes, _ = members_lib.clean(self.key, self.everything, list(views.values()), 1)
         found = votes.outputs[:n]
         if self.everything.num_classes:
@@ -203,7 +204,7 @@ def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _
     )
     began = clock.seconds
     progress.stage("Looking at the data")
-    views = members_lib.plain_views(keys[1], pool, facts)
+    views = views_lib.plain_views(keys[1], pool, facts)
     votes, kept = members_lib.clean(keys[2], pool, list(views.values()), facts.size)
     facts = facts.told(votes.margins, votes.kept)
     if plan is None:
@@ -216,7 +217,7 @@ def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _
         options.on_plan(plan)
     if plan.networks:
         progress.stage("Training networks")
-        views["tangents"] = members_lib.tangent_view(
+        views["tangents"] = views_lib.tangent_view(
             keys[3], pool, network, facts.size, plan.networks, kept
         )
     prepared = Prepared(pool, facts, views, kept, votes)

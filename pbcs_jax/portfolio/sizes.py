@@ -18,6 +18,7 @@ from pbcs_jax.inner.train import Inner
 from pbcs_jax.objectives.elimination import SHRINK, eliminate
 from pbcs_jax.portfolio import judge as judge_lib
 from pbcs_jax.portfolio import members as members_lib
+from pbcs_jax.portfolio import views as views_lib
 from pbcs_jax.portfolio.facts import Data, Facts, gather
 from pbcs_jax.portfolio.plan import DOUBTFUL
 
@@ -180,7 +181,7 @@ def _order(rng: np.random.Generator, keys: jax.Array, data: Data, facts: Facts) 
     """`[n]`, the candidates from the most to the least needed; the outvoted come last."""
     n = len(data.y)
     pool = gather(rng, data.x, data.y, data.validation, data.num_classes, LARGEST_POOL, 1000)
-    views = members_lib.plain_views(keys[0], pool, facts)
+    views = views_lib.plain_views(keys[0], pool, facts)
     votes, kept = members_lib.clean(keys[1], pool, list(views.values()), FEWEST)
     if facts.told(votes.margins, votes.kept).noise[0] <= DOUBTFUL:
         kept = np.ones(len(pool.y), bool)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from pbcs_jax.report.tables import REFERENCE, Methods, accuracy_text, mean_accuracy
 
 WIDTH, DPI = 8.0, 150  # inches, and 1200 pixels: sharp at the width of the page
-INK, _FAINT, _GREY = "#333333", "#e3e6ea", "#9a9fa6"
+INK, _FAINT, GREY = "#333333", "#e3e6ea", "#9a9fa6"
 # Okabe and Ito's colours, which the colour-blind can tell apart, without the light yellow; then
 # four more, for figures with so many methods that markers must help.
 PALETTE = (
@@ -45,7 +45,7 @@ def outer_loss(steps: ArrayLike, losses: ArrayLike) -> Figure:
         axes.plot(steps, losses, color=PALETTE[0], alpha=0.3, lw=0.9, label="each step")
         smooth = _moving_mean(losses, width)
         axes.plot(steps, smooth, color=PALETTE[0], lw=2.2, label=f"mean of {width} steps")
-        _legend(axes)
+        legend(axes)
     else:  # too few steps to smooth
         axes.plot(steps, losses, "o-", color=PALETTE[0], lw=1.5, ms=4)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -109,7 +109,7 @@ def class_counts(
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 5, 10]))
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.grid(False, axis="x")
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -135,7 +135,7 @@ def accuracy_by_method(methods: Methods) -> Figure:
             axes.plot(runs, below, "o", color=colours[name], ms=3.5, alpha=0.55, mew=0)
         axes.text(1.02, place, accuracy_text(methods[name]), transform=beside, **text)
     if REFERENCE in names:
-        axes.axvline(means[REFERENCE], color=_GREY, lw=1, ls=(0, (4, 3)), zorder=0.9)
+        axes.axvline(means[REFERENCE], color=GREY, lw=1, ls=(0, (4, 3)), zorder=0.9)
     axes.yaxis.set_major_locator(FixedLocator(range(len(names))))
     axes.set_yticklabels(names, parse_math=False, fontsize=10)
     axes.set_ylim(-0.6, len(names) - 0.4)
@@ -183,7 +183,7 @@ def sweep_figure(
     axes.set_xticks(places, [str(value) for value in values], parse_math=False)
     if not are_numbers:
         axes.set_xlim(-0.5, len(values) - 0.5)
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -250,14 +250,14 @@ def chart(height: float, xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
     axes.set_xlabel(xlabel, color=INK, labelpad=6)
     axes.set_ylabel(ylabel, color=INK, labelpad=6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(_GREY)
+    axes.spines[["left", "bottom"]].set_color(GREY)
     axes.tick_params(labelsize=9, colors=INK, length=0, pad=5)
     axes.grid(color=_FAINT, lw=0.8)
     axes.set_axisbelow(True)
     return figure, axes
 
 
-def _legend(axes: Axes) -> None:
+def legend(axes: Axes) -> None:
     """A legend above the chart, where it hides nothing."""
     legend = axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=6, frameon=False, fontsize=9, borderpad=0
@@ -270,7 +270,7 @@ def _colours(names: Iterable[str]) -> dict[str, str]:
     """Grey for the reference, the palette in order for the others, alike in all figures."""
     others = [name for name in names if name != REFERENCE]
     palette = {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(others)}
-    return {**palette, REFERENCE: _GREY}
+    return {**palette, REFERENCE: GREY}
 
 
 def _moving_mean(values: np.ndarray, width: int) -> np.ndarray:

@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from PIL import Image
 
 from pbcs_jax.report.figures import (
+    GREY,
+    PALETTE,
+    chart,
     class_counts,
     contact_sheet,
     displayable,
+    legend,
     outer_loss,
     probability_evolution,
 )
@@ -44,7 +49,7 @@ def write_selection(path: str | os.PathLike[str], result: Any) -> None:
     entries = progress_entries(losses, result.history.get("histogram", ()), result.unit)
     if result.choice is not None:
         facts.append(("Chosen by", result.choice.winner))
-        entries.append(choice_table(result.choice))
+        entries += choice_entries(result.choice)
     if is_discrete:
         names, numbers = np.unique(labels, return_inverse=True)
         counts = np.bincount(numbers[chosen], minlength=len(names))
@@ -98,8 +103,8 @@ def chosen_table(
     return f"Table of the chosen {unit}", caption, column_table(columns)
 
 
-def choice_table(choice: Any) -> Entry:
-    """What `objective='auto'` compared, the best first.
+def choice_entries(choice: Any) -> list[Entry]:
+    """What `objective='auto'` compared, the best first; and how it found the size, if it did.
 
     Args:
       choice: See `portfolio.Choice`, a layer above this one.
@@ -114,7 +119,37 @@ def choice_table(choice: Any) -> Entry:
     caption = "Short trainings on what each way chose, scored in percent on candidates that it did "
     caption += f"not choose and on validation data. {len(judged)} were compared in "
     caption += f"{choice.seconds:.0f} s, without {choice.compile_seconds:.0f} s of compiling."
-    return "What was compared", caption, column_table(columns)
+    entries: list[Entry] = [("What was compared", caption, column_table(columns))]
+    sizes = choice.sizes
+    if sizes is not None:
+        caption = "Short trainings on the first samples of one order, scored in percent on "
+        caption += f"candidates that were held out. {sizes.size} is the smallest size whose score, "
+        caption += f"smoothed, is at most {100 * sizes.tolerance:g} points below everything's."
+        entries.append(("Quality against size", caption, quality_by_size(sizes)))
+    return entries
+
+
+def quality_by_size(sizes: Any) -> Figure:
+    """Scores against the size of a coreset, and what is good enough.
+
+    Args:
+      sizes: See `portfolio.Sizes`, a layer above this one.
+    """
+    figure, axes = chart(3.6, "samples", "score, %")
+    best = 100 * sizes.everything
+    low = best - 100 * sizes.tolerance
+    axes.axhspan(low, best, color=GREY, alpha=0.25, lw=0, label="good enough")
+    at = [one.size for one in sizes.tried]
+    smooth = [100 * one.smooth for one in sizes.tried]
+    scores = [100 * one.score for one in sizes.tried]
+    axes.plot(at, smooth, color=PALETTE[0], lw=1.8, label="smoothed")
+    axes.plot(at, scores, "o", color=PALETTE[0], ms=5, label="measured")
+    axes.axvline(sizes.size, color=PALETTE[5], lw=1.4, ls="--", label=f"{sizes.size:,} samples")
+    axes.set_xscale("log")
+    axes.set_xticks(at, [f"{size:,}" for size in at], rotation=45)
+    axes.minorticks_off()
+    legend(axes)
+    return figure
 
 
 def suspect_table(

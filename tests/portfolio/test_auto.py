@@ -100,7 +100,7 @@ def test_other_data(kind):
         model = nets.MLP(num_classes=3, hidden=(8,))
     if kind == "regression":
         y, options = x[:, 0] * 3 + 100, {"loss_fn": "squared_error"}
-        members = (*members[:2], Member(start="random"))
+        members = (*members[:2], Member(start="random"), Member(start="greedy"))
     if kind == "pictures":
         x = np.random.default_rng(0).normal(size=(120, 8, 8, 1)).astype(np.float32)
         members = (Member(("gauss", "patches", "tangents")), *members[1:])
