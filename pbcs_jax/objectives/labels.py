@@ -2,7 +2,8 @@
 
 A ridge regression on all samples averages over wrong labels, as long as the right ones agree with
 each other. Its output for a sample, left out in closed form, is a vote on the label that the sample
-has. Samples whose label is outvoted leave, and the rest votes again.
+has. Samples whose label is outvoted leave, and the rest votes again. Trusted samples count as much
+more than the others as makes them predict each other best: the worse the other labels, the more.
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ MOST_VOTERS = 6000
 _RIDGES = tuple(10.0 ** (e / 2) for e in range(-6, 7))
 _TRIED = 1000  # samples that the ridge is chosen on
 _LARGEST_WEIGHT = 10.0
+_TRUSTS = (1.0, 4.0, 16.0, 64.0, 256.0)
+"""How much more than another a trusted sample may count."""
 _CHUNK = 2048
 
 
@@ -67,11 +70,16 @@ def vote(key: jax.Array, views: Sequence[Any], y: np.ndarray, trusted: int = 0) 
     voters, tried = np.sort(order[:MOST_VOTERS]), order[::-1][:_TRIED]
     tried = np.sort(np.flatnonzero(np.isin(voters, tried)))
     tried = tried if len(tried) > 1 else np.arange(len(voters))
+    trusts = [1.0] * len(views)
+    if trusted > 1:
+        some = np.union1d(order[: trusted + _TRIED], np.arange(n, total))
+        trusts = [_trust(view, targets, jnp.asarray(weights), some, n) for view in views]
     kept = np.ones(total, bool)
     for _ in range(ROUNDS):
         outputs = 0.0
-        root = jnp.asarray(np.sqrt(weights * kept)[voters])
-        for rows, width in views:
+        for (rows, width), trust in zip(views, trusts, strict=True):
+            own = np.where(np.arange(total) < n, 1, trust) * weights * kept
+            root = jnp.asarray(np.sqrt(own / own.mean())[voters], jnp.float32)
             found, explained = _regress(jnp.asarray(rows), width, targets, voters, root, tried)
             outputs = outputs + found * jnp.maximum(explained, 0.01)
         margins = np.array(_margins(outputs, targets, y))  # of the trusted ones too
@@ -87,6 +95,22 @@ def _margins(outputs: jax.Array, targets: jax.Array, y: np.ndarray) -> jax.Array
         return jnp.sum(jnp.where(own, outputs, 0), axis=1) - others
     distance = jnp.linalg.norm(outputs - targets, axis=1)
     return -distance / jnp.maximum(1.4826 * jnp.median(distance), 1e-12)
+
+
+def _trust(view: Any, targets, weights, some: np.ndarray, n: int) -> float:
+    """How much more the trusted samples, those from `n` on, count, by how well they are told."""
+    rows, width = view
+    part, labels = jnp.asarray(rows)[some], targets[some]
+    is_trusted = some >= n
+    everyone = np.arange(len(some))
+    errors = []
+    for trust in _TRUSTS:
+        own = weights[some] * jnp.where(is_trusted, trust, 1)
+        root = jnp.sqrt(own / own.mean())
+        alone, _ = _regress(part, width, labels, everyone, root, everyone)
+        error = jnp.sum((alone - labels) ** 2, axis=1)
+        errors.append(float(jnp.average(error[is_trusted], weights=weights[some][is_trusted])))
+    return _TRUSTS[int(np.argmin(errors))]
 
 
 @jax.jit

@@ -71,10 +71,25 @@ class Judge:
 
     Every coreset fills `size` rows: of a smaller one some samples are there more often, so that one
     compiled program serves all sizes.
+
+    Args:
+      key: PRNG key, consumed.
+      data: the pool.
+      judges: models and how they are trained, see `networks`.
+      size: of the largest coreset.
+      believed: `[n]` bool, whose label counts; None is all of them.
     """
 
-    def __init__(self, key: jax.Array, data: Data, judges: Sequence[tuple[Any, Inner]], size: int):
+    def __init__(
+        self,
+        key: jax.Array,
+        data: Data,
+        judges: Sequence[tuple[Any, Inner]],
+        size: int,
+        believed: np.ndarray | None = None,
+    ):
         self._key, self._data, self._size = key, data, size
+        self._believed = np.ones(len(data.y), bool) if believed is None else believed
         self._mesh = mesh_lib.mask_mesh(jax.local_devices())
         outer = [data.x[data.outer]]
         if data.validation is not None:
@@ -112,7 +127,7 @@ class Judge:
     def _score(self, chosen: np.ndarray, answers: np.ndarray) -> float:
         data = self._data
         m = len(data.outer)
-        unseen = ~np.isin(data.outer, chosen)
+        unseen = self._believed[data.outer] & ~np.isin(data.outer, chosen)
         found = [(data.y[data.outer][unseen], answers[:m][unseen], 1.0)]
         if data.validation is not None:
             found.append((np.asarray(data.validation[1]), answers[m:], FITTED))

@@ -221,7 +221,8 @@ def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _
             keys[3], pool, network, facts.size, plan.networks, kept
         )
     prepared = Prepared(pool, facts, views, kept, votes)
-    judge = judge_lib.Judge(keys[4], pool, judges, min(facts.size, len(pool.y)))
+    believed = kept if facts.noise[0] > plan_lib.DOUBTFUL else None
+    judge = judge_lib.Judge(keys[4], pool, judges, min(facts.size, len(pool.y)), believed)
     seen = _Seen()
     if nested is not None and np.isin(nested, pool.rows).all():
         own = np.searchsorted(pool.rows, np.sort(nested))
