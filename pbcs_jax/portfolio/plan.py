@@ -194,6 +194,8 @@ def _kinds(facts: Facts) -> tuple[Member, ...]:
         if facts.validation:
             found.append(Member(views, cleaned[0], validated=True, even=True))
     found.append(Member((), cleaned[0], start="stratified" if classes else "random"))
+    if facts.validation:
+        found.append(Member(("gauss",), cleaned[0], validated=True))
     found.append(Member(("gauss", "tangents"), cleaned[0]))
     found.append(Member(("gauss",), cleaned[0]))
     found.append(Member((), cleaned[0], start="herding"))
