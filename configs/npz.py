@@ -5,8 +5,8 @@
     python launch.py --config=configs/npz.py:paper ...      ConvNet selection, for an accelerator
 
 `default` needs no settings: it compares several ways to choose for --config.time_budget=60 seconds,
-see docs/guide/samples.md. The MLP judges, since it takes any shape; for pictures, add
---config.evaluation.model=convnet.
+see docs/guide/samples.md. --config.coreset_size=0 finds out how many samples are enough. The MLP
+judges, since it takes any shape; for pictures, add --config.evaluation.model=convnet.
 """
 
 from pbcs_jax.configs import mnist
