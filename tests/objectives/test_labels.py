@@ -53,3 +53,20 @@ def test_a_number_far_off_is_outvoted():
     y[11] += 50
     found = labels.vote(jax.random.key(0), [(rows, None)], y)
     assert not found.kept[11] and np.mean(found.kept) > 0.9
+
+
+def test_trusted_samples_weigh_more_where_the_other_labels_say_nothing():
+    rng = np.random.default_rng(0)
+    true = np.arange(180) % 2
+    rows = jnp.asarray(rng.normal(size=(180, 5)) + 3 * np.eye(2, 5)[true], jnp.float32)
+    y = true.copy()
+    y[:150] = rng.integers(0, 2, 150)  # the last 30 are right
+    found = labels.vote(jax.random.key(0), [(rows, None)], y, trusted=30)
+    assert np.mean(found.kept[:150] == (y == true)[:150]) > 0.85
+    weights = jnp.ones(180)
+    everybody = np.arange(180)
+    weighed = [
+        labels._trust((rows, None), encode(jnp.asarray(of)), weights, everybody, 150)
+        for of in (true, y)
+    ]
+    assert weighed[0] < weighed[1]

@@ -164,6 +164,19 @@ def test_a_judge_prefers_right_labels_and_does_not_see_the_chosen():
     assert judge(right, range(2)).mean() > judge(wrong, range(2)).mean() + 0.2
 
 
+def test_a_judge_heeds_only_labels_that_are_believed():
+    x, y, true = blobs(wrong=0.9)
+    data = check_data(x, y)
+    pool = facts_lib.gather(np.random.default_rng(0), data.x, data.y, None, 3, 120, 120)
+    facts = Facts(120, 6, 3, (4,), 0, False)
+    nets = judge_lib.networks(facts, None)[1:]
+    right, wrong = (np.flatnonzero((y == true) == which)[:6] for which in (True, False))
+    everyone = judge_lib.Judge(jax.random.key(0), pool, nets, 6)
+    assert everyone(wrong, range(2)).mean() > everyone(right, range(2)).mean()
+    warned = judge_lib.Judge(jax.random.key(0), pool, nets, 6, believed=y == true)
+    assert warned(right, range(2)).mean() > warned(wrong, range(2)).mean()
+
+
 def test_recall_counts_classes_alike_and_rare_ones_with_the_others():
     y, answers = np.array([0] * 98 + [1, 1]), np.zeros(100, int)
     recall = judge_lib.mean_recall([(y, answers, 1.0)], np.array([0.5, 0.5]))
