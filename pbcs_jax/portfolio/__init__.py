@@ -1,12 +1,13 @@
 """`objective='auto'`: several ways to choose, short trainings that compare them, one winner.
 
-facts.py    what is known of the data before anything is chosen
-plan.py     a time budget becomes a plan: what is tried, and how long; the plan can be repeated
-views.py    what regressions look at
-members.py  the ways to choose
-judge.py    short trainings on held-out candidates
-sizes.py    how many, if nobody says so
-search.py   the plan, carried out
+facts.py       what is known of the data before anything is chosen
+plan.py        a time budget becomes a plan: what is tried, and how long; the plan can be repeated
+views.py       what regressions look at
+members.py     the ways to choose
+judge.py       short trainings on held-out candidates
+sizes.py       how many, if nobody says so
+comparison.py  what was chosen and judged so far, and what is tried next
+search.py      the plan, carried out
 """
 
 from pbcs_jax.portfolio.plan import Auto, Plan

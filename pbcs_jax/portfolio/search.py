@@ -4,7 +4,6 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,35 +17,17 @@ from pbcs_jax.portfolio import members as members_lib
 from pbcs_jax.portfolio import plan as plan_lib
 from pbcs_jax.portfolio import sizes as sizes_lib
 from pbcs_jax.portfolio import views as views_lib
+from pbcs_jax.portfolio.comparison import Entry, Judged, Seen, trials
 from pbcs_jax.portfolio.facts import Data, Facts
 from pbcs_jax.portfolio.members import Member, Prepared
 from pbcs_jax.portfolio.plan import Plan
 from pbcs_jax.portfolio.sizes import Sizes
 
-AT_ONCE = 2
-"""Trainings of each judge in one trial."""
 _COMPILING = (
     "/jax/core/compile/backend_compile_duration",
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
 )
 _LOG = logging.getLogger(__name__)
-
-
-class Judged(NamedTuple):
-    """One coreset that was compared.
-
-    Attributes:
-      name: of the member that chose it, and of its start.
-      score: the mean over judges and their trainings: accuracy on candidates that were not chosen
-        and on validation data, each class by its share; of regressions 1 - relative error.
-      error: the standard error of that mean over trainings; None of a single one.
-      trainings: of each judge.
-    """
-
-    name: str
-    score: float
-    error: float | None
-    trainings: int
 
 
 class Choice(NamedTuple):
@@ -142,14 +123,6 @@ class _Clock:
         return self.seconds + more <= self._budget
 
 
-class _Entry(NamedTuple):
-    """A coreset in the comparison, `indices` into the pool."""
-
-    member: Member
-    name: str
-    indices: np.ndarray
-
-
 def search(
     key: jax.Array, data: Any, model: Any, size: int | None, options: plan_lib.Auto
 ) -> Found:
@@ -223,10 +196,10 @@ def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _
     prepared = Prepared(pool, facts, views, kept, votes)
     believed = kept if facts.noise[0] > plan_lib.DOUBTFUL else None
     judge = judge_lib.Judge(keys[4], pool, judges, min(facts.size, len(pool.y)), believed)
-    seen = _Seen()
+    seen = Seen()
     if nested is not None and np.isin(nested, pool.rows).all():
         own = np.searchsorted(pool.rows, np.sort(nested))
-        seen.add(_Entry(Member(start="nested"), "nested", own))
+        seen.add(Entry(Member(start="nested"), "nested", own))
     plan = _compare(keys[5], prepared, judge, plan, clock, seen)
     found = _found(seen, plan, clock, prepared, everything, keys[1])
     return found._replace(choice=found.choice._replace(sizes=sizes))
@@ -238,12 +211,12 @@ def _compare(
     judge: judge_lib.Judge,
     plan: Plan,
     clock: _Clock,
-    seen: "_Seen",
+    seen: Seen,
 ) -> Plan:
     """The trials of a plan until it ends, or the time; returns the plan that was kept to."""
     wanted = plan.trials or 2 * (len(plan.members) + plan.restarts)
     with progress.steps("Comparing", wanted) as at:
-        for done, name in enumerate(_trials(key, prepared, judge, plan, seen), 1):
+        for done, name in enumerate(trials(key, prepared, judge, plan, seen), 1):
             at(min(done, wanted), name=name)
             if done == plan.trials:
                 break
@@ -254,7 +227,7 @@ def _compare(
 
 
 def _found(
-    seen: "_Seen", plan: Plan, clock: _Clock, prepared: Prepared, everything: Data, key: jax.Array
+    seen: Seen, plan: Plan, clock: _Clock, prepared: Prepared, everything: Data, key: jax.Array
 ) -> Found:
     """The best of what was seen."""
     last = seen.last()
@@ -272,84 +245,3 @@ def _found(
     )
     indices = np.sort(pool[seen.entries[best].indices])
     return Found(indices, probabilities, choice, prepared, everything, key)
-
-
-class _Seen:
-    """What has been chosen and judged so far."""
-
-    def __init__(self) -> None:
-        self.entries: list[_Entry] = []
-        self.scores: dict[int, list[float]] = {}
-
-    def add(self, entry: _Entry) -> bool:
-        """Whether it is new."""
-        if any(np.array_equal(entry.indices, one.indices) for one in self.entries):
-            return False
-        self.entries.append(entry)
-        return True
-
-    def mean(self, i: int) -> float:
-        """Of all trainings."""
-        return float(np.mean(self.scores[i]))
-
-    def ranked(self, which: Iterable[int]) -> list[int]:
-        """The best first; a mean over few trainings is drawn towards that of all coresets."""
-        of_all = np.mean([self.mean(i) for i in self.scores])
-        expected = {i: (sum(s) + of_all) / (len(s) + 1) for i, s in self.scores.items()}
-        return sorted(which, key=lambda i: -expected[i])
-
-    def last(self) -> list[int]:
-        """Those that were compared to the end, or nearly so."""
-        most = max(map(len, self.scores.values()))
-        return [i for i, found in self.scores.items() if 2 * len(found) >= most]
-
-    def judged(self, i: int) -> Judged:
-        """As it is reported."""
-        found = self.scores[i]
-        error = float(np.std(found, ddof=1) / np.sqrt(len(found))) if len(found) > 1 else None
-        return Judged(self.entries[i].name, self.mean(i), error, len(found))
-
-
-def _trials(
-    key: jax.Array, prepared: Prepared, judge: judge_lib.Judge, plan: Plan, seen: _Seen
-) -> Iterator[str]:
-    """Does one thing after another, and names it; it may be stopped after each."""
-
-    def trained(i: int) -> None:
-        begin = len(seen.scores.get(i, ()))
-        found = judge(seen.entries[i].indices, range(begin, begin + AT_ONCE))
-        seen.scores[i] = seen.scores.get(i, []) + found.mean(0).tolist()
-
-    def tried(members: Sequence[Member]) -> Iterator[tuple[int, str]]:
-        for member in members:
-            name = member.name
-            chosen = members_lib.choose(member, prepared, key, plan.swaps)
-            if seen.add(_Entry(member, name, chosen)):
-                yield len(seen.entries) - 1, name
-
-    def halved(which: list[int]) -> Iterator[str]:
-        while len(which) > 1:
-            which = seen.ranked(which)[: -(-len(which) // 2)]
-            if len(seen.scores[which[0]]) >= plan.seeds:
-                return
-            for i in which:
-                trained(i)
-                yield "Comparing"
-
-    for i in range(len(seen.entries)):
-        trained(i)
-    for i, name in tried(plan.members):
-        trained(i)
-        yield name
-    yield from halved(list(range(len(seen.entries))))
-    if not plan.restarts:
-        return
-    ranked = seen.ranked(seen.scores)
-    kind = next(seen.entries[i].member for i in ranked if seen.entries[i].member.views)
-    again = [kind._replace(start="random", seed=1 + i) for i in range(plan.restarts)]
-    fresh = []
-    for i, name in tried(again):
-        trained(i)
-        fresh.append(i)
-        yield name
-    yield from halved([ranked[0], *fresh])
