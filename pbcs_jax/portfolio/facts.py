@@ -121,6 +121,7 @@ def gather(
     num_classes: int,
     pool: int,
     outer: int,
+    wanted: np.ndarray | None = None,
 ) -> Data:
     """The pool that is chosen from, and the outer candidates in it.
 
@@ -132,11 +133,14 @@ def gather(
       num_classes: C; 0 of a regression.
       pool: candidates at most, of each class as many as there are.
       outer: of these, at most.
+      wanted: candidates that are in the pool in any case; None for none.
     """
     groups = np.asarray(y) if is_classes(y) else np.zeros(len(y), np.int32)
     rows = np.arange(len(y))
     if pool < len(y):
         rows = _even(rng, groups, pool)
+        if wanted is not None:
+            rows = np.union1d(rows, wanted)
         x, y, groups = x[rows], y[rows], groups[rows]
     else:
         x, y = np.asarray(x), np.asarray(y)

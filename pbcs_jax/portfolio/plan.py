@@ -28,6 +28,14 @@ FACTORS = 2e10
 """The same of a Cholesky factor or an inverse, which is left to one core."""
 BYTES = 6e9
 """Per second, read or written."""
+SIZES_SHARE = 2 / 3
+"""Of the budget, with the size 'auto', that the search for the size may take."""
+LARGEST_ORDER = 3000
+"""Candidates that are put in order at most; the others follow at random."""
+TRAININGS = (4, 2, 1)
+SIZE_STEPS, SIZE_BATCH = 400, 128
+BETWEEN = 4
+"""Sizes that are tried between two that are a factor of two apart."""
 DOUBTFUL = 0.1
 """Share of wrong labels above which they are looked for first."""
 
@@ -54,6 +62,8 @@ class Plan:
       restarts: further starts of the best of them.
       seeds: trainings of each judge that the last ones are compared by.
       trials: after how many the time ended the search; 0 if it did not.
+      ordered: candidates that are put in order, with the size 'auto'; else 0.
+      trainings: of each judge for each size that is tried; else 0.
     """
 
     pool: int
@@ -64,11 +74,13 @@ class Plan:
     restarts: int
     seeds: int
     trials: int = 0
+    ordered: int = 0
+    trainings: int = 0
 
     def __post_init__(self):
         for name, least in (("pool", 1), ("outer", 1), ("swaps", 0), ("restarts", 0), ("seeds", 1)):
             check_number(f"plan.{name}", getattr(self, name), least=least, whole=True)
-        for name in ("networks", "trials"):
+        for name in ("networks", "trials", "ordered", "trainings"):
             check_number(f"plan.{name}", getattr(self, name), least=0, whole=True)
         if not self.members:
             raise UserError("plan.members is empty: name at least one")
@@ -164,6 +176,27 @@ def make(facts: Facts, budget: float, judge: float, network: float) -> Plan:
         more = dataclasses.replace(plan, **step)
         plan = more if fits(more) else plan
     return plan if plan.networks else without_networks(plan)
+
+
+def for_sizes(facts: Facts, budget: float, judge: float) -> tuple[int, int]:
+    """`ordered` and `trainings` of a plan, for a share of the budget.
+
+    Args:
+      facts: of all candidates; their size is not used.
+      budget: seconds.
+      judge: products per sample of all judges together, forward.
+    """
+    room = SHARE * budget * SIZES_SHARE
+    trainings, ordered = 0, 0
+    for trainings in TRAININGS:
+        one = 3 * judge * SIZE_STEPS * SIZE_BATCH / SMALL_PRODUCTS + 0.02
+        comparing = trainings * one * (min(facts.n, LARGEST_ORDER).bit_length() + BETWEEN)
+        for ordered in (LARGEST_ORDER, LARGEST_ORDER // 2, LARGEST_ORDER // 4):
+            n, m = min(facts.n, ordered), min(facts.n, 1000) + facts.validation
+            order = 2 * n**3 / FACTORS + 4000 * (m + n) * n / BYTES
+            if comparing + len(_fixed(facts)) * order <= room:
+                return ordered, trainings
+    return ordered, trainings
 
 
 def without_networks(plan: Plan) -> Plan:

@@ -132,7 +132,7 @@ def search(
       key: PRNG key, consumed.
       data: from `border.check_data`.
       model: the user's own, see `as_model`; or None.
-      size: K; None looks for the smallest that is good enough, in half of the time.
+      size: K; None looks for the smallest that is good enough.
       options: the time budget, or the plan.
     """
     # Several processes have several clocks, and must do the same.
@@ -154,14 +154,21 @@ def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _
     everything = Data(data.x, data.y, data.validation, num_classes, np.zeros(1, int), np.arange(n))
     keys = jax.random.split(key, 6)
     sizes, nested, budget = None, None, options.time_budget
+    plan = None if options.plan is None else Plan.of(options.plan)
+    effort = 0, 0
     if size is None:
-        judges = judge_lib.networks(facts, model)
+        judges = judge_lib.networks(facts, model)[:1]  # the network, without the linear one
+        cost = judge_lib.products(judges[0][0], data.x[:1])
+        effort = plan_lib.for_sizes(facts, budget, cost)
+        if plan is not None and plan.trainings:
+            effort = plan.ordered, plan.trainings
         own_key = jax.random.fold_in(key, 6)
-        sizes, nested = sizes_lib.find(own_key, everything, facts, judges, options.tolerance)
-        facts, budget = facts._replace(size=sizes.size), budget / 2
+        sizes, nested = sizes_lib.find(
+            own_key, everything, facts, judges, options.tolerance, effort
+        )
+        facts, budget = facts._replace(size=sizes.size), budget * (1 - plan_lib.SIZES_SHARE)
     judges = judge_lib.networks(facts, model)
     network = judge_lib.default_network(facts) if model is None else model
-    plan = None if options.plan is None else Plan.of(options.plan)
     size_of_pool = plan_lib.pool_of(facts, budget)
     if plan is not None:
         size_of_pool = plan.pool, plan.outer
@@ -174,6 +181,7 @@ def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _
         num_classes,
         max(size_of_pool[0], facts.size),
         size_of_pool[1],
+        np.zeros(0, int) if nested is None else nested,
     )
     began = clock.seconds
     progress.stage("Looking at the data")
@@ -186,6 +194,7 @@ def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _
         plan = plan_lib.make(facts, budget, costs, own_cost)
         if clock.seconds - began > budget / 2:  # looking at the data took more than half of it
             plan = plan_lib.without_networks(plan)
+        plan = dataclasses.replace(plan, ordered=effort[0], trainings=effort[1])
     if options.on_plan is not None:
         options.on_plan(plan)
     if plan.networks:
@@ -197,7 +206,7 @@ def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _
     believed = kept if facts.noise[0] > plan_lib.DOUBTFUL else None
     judge = judge_lib.Judge(keys[4], pool, judges, min(facts.size, len(pool.y)), believed)
     seen = Seen()
-    if nested is not None and np.isin(nested, pool.rows).all():
+    if nested is not None:
         own = np.searchsorted(pool.rows, np.sort(nested))
         seen.add(Entry(Member(start="nested"), "nested", own))
     plan = _compare(keys[5], prepared, judge, plan, clock, seen)

@@ -20,18 +20,12 @@ from pbcs_jax.portfolio import judge as judge_lib
 from pbcs_jax.portfolio import members as members_lib
 from pbcs_jax.portfolio import views as views_lib
 from pbcs_jax.portfolio.facts import Data, Facts, gather
-from pbcs_jax.portfolio.plan import DOUBTFUL
+from pbcs_jax.portfolio.plan import BETWEEN, DOUBTFUL, SIZE_BATCH, SIZE_STEPS
 
-LARGEST_POOL = 3000
-"""Candidates that are ordered; the others follow at random."""
 LARGEST_ROWS = 2**14
 """Candidates that training on everything takes at most."""
 HELD_OUT = 0.25
 LARGEST_HELD_OUT = 1000
-STEPS, BATCH = 400, 128
-SEEDS = 4
-BETWEEN = 4
-"""Sizes that are tried between two that are a factor of two apart."""
 TOO_SMALL = 2
 """So many sizes in a row, each half of the last, that are not good enough end the search."""
 FEWEST = 10
@@ -80,7 +74,12 @@ class Sizes(NamedTuple):
 
 
 def find(
-    key: jax.Array, everything: Data, facts: Facts, judges: Sequence[Any], tolerance: float
+    key: jax.Array,
+    everything: Data,
+    facts: Facts,
+    judges: Sequence[Any],
+    tolerance: float,
+    effort: tuple[int, int],
 ) -> tuple[Sizes, np.ndarray]:
     """The smallest size that is good enough, and the nested coreset of that size.
 
@@ -90,12 +89,14 @@ def find(
       facts: of them; their `size` is not used.
       judges: models, see `judge.networks`.
       tolerance: see `Sizes`.
+      effort: `ordered` and `trainings` of the plan.
     """
+    ordered, trainings = effort
     keys = jax.random.split(key, 4)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(keys[0])).tolist())
     held, rest = _split(rng, everything)
     progress.stage("Ordering the candidates")
-    order = rest[_order(rng, keys[1:3], _part(everything, rest), facts)]
+    order = rest[_order(rng, keys[1:3], _part(everything, rest), facts, ordered)]
     rows = rng.permutation(rest)[:LARGEST_ROWS]
     most = min(len(rest), LARGEST_ROWS)
     used = np.union1d(order[:most], rows)
@@ -106,7 +107,7 @@ def find(
     progress.stage("Looking for the size")
 
     def score(chosen: np.ndarray) -> float:
-        return float(judge(np.searchsorted(used, rng.permutation(chosen)), range(SEEDS)).mean())
+        return float(judge(np.searchsorted(used, rng.permutation(chosen)), range(trainings)).mean())
 
     whole = score(rows)
     least = max(2, facts.num_classes)
@@ -157,7 +158,7 @@ def _rising(values: np.ndarray) -> np.ndarray:
 
 def _long(inner: Inner) -> Inner:
     """Enough steps for many samples, the same for few."""
-    return dataclasses.replace(inner, steps=STEPS, batch_size=BATCH)
+    return dataclasses.replace(inner, steps=SIZE_STEPS, batch_size=SIZE_BATCH)
 
 
 def _part(data: Data, rows: np.ndarray) -> Data:
@@ -177,10 +178,12 @@ def _split(rng: np.random.Generator, data: Data) -> tuple[np.ndarray, np.ndarray
     return np.flatnonzero(held), np.flatnonzero(~held)
 
 
-def _order(rng: np.random.Generator, keys: jax.Array, data: Data, facts: Facts) -> np.ndarray:
+def _order(
+    rng: np.random.Generator, keys: jax.Array, data: Data, facts: Facts, most: int
+) -> np.ndarray:
     """`[n]`, the candidates from the most to the least needed; the outvoted come last."""
     n = len(data.y)
-    pool = gather(rng, data.x, data.y, data.validation, data.num_classes, LARGEST_POOL, 1000)
+    pool = gather(rng, data.x, data.y, data.validation, data.num_classes, most, 1000)
     views = views_lib.plain_views(keys[0], pool, facts)
     votes, kept = members_lib.clean(keys[1], pool, list(views.values()), FEWEST)
     if facts.told(votes.margins, votes.kept).noise[0] <= DOUBTFUL:
