@@ -190,7 +190,7 @@ def for_sizes(facts: Facts, budget: float, judge: float) -> tuple[int, int]:
     trainings, ordered = 0, 0
     for trainings in TRAININGS:
         one = 3 * judge * SIZE_STEPS * SIZE_BATCH / SMALL_PRODUCTS + 0.02
-        comparing = trainings * one * (min(facts.n, LARGEST_ORDER).bit_length() + BETWEEN)
+        comparing = trainings * one * (min(facts.n, LARGEST_ORDER).bit_length() + 3 * BETWEEN)
         for ordered in (LARGEST_ORDER, LARGEST_ORDER // 2, LARGEST_ORDER // 4):
             n, m = min(facts.n, ordered), min(facts.n, 1000) + facts.validation
             order = 2 * n**3 / FACTORS + 4000 * (m + n) * n / BYTES
@@ -270,6 +270,12 @@ def _looking(plan: Plan, facts: Facts) -> float:
     return found + 40 * n * width / BYTES
 
 
+def swap_seconds(facts: Facts, k: int, n: int, m: int, width: int) -> float:
+    """Of one swap among `k` of `n` samples, judged by `m`, in one view of `width` numbers."""
+    products = 2 * m * k * n + 4 * max(facts.num_classes, 1) * m * n
+    return products / PRODUCTS + 2 * k**3 / FACTORS + (20 * m * n + 4 * n * width) / BYTES
+
+
 def _choosing(member: Member, plan: Plan, facts: Facts, share: float) -> float:
     """Seconds until no swap helps, if that takes `share` K of them."""
     k, n, m = min(facts.size, plan.pool), plan.pool, plan.outer + facts.validation
@@ -277,8 +283,7 @@ def _choosing(member: Member, plan: Plan, facts: Facts, share: float) -> float:
     total = 0.0
     for view in member.views:
         width = widths.get(view, facts.width)
-        products = 2 * m * k * n + 4 * max(facts.num_classes, 1) * m * n
-        swap = products / PRODUCTS + 2 * k**3 / FACTORS + (20 * m * n + 4 * n * width) / BYTES
+        swap = swap_seconds(facts, k, n, m, width)
         total += 2 * m * n * width / PRODUCTS + 0.05 + min(plan.swaps, share * k) * swap
     if member.start == "greedy":
         total += k * 24 * n * (n + facts.validation) / BYTES

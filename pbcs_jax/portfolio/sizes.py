@@ -3,11 +3,13 @@
 A part of the candidates is held out. From the others those go that ridge regressions miss least
 (`objectives.elimination`), until few are left: that orders them, and each beginning of the order is
 a coreset. Short trainings compare beginnings with all of them: first sizes a factor of two apart,
-then sizes between the largest that is too small and the next.
+then sizes between the largest that is too small and the next. What is found is then exchanged for
+better samples, which are ordered and compared in the same way.
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,11 +18,13 @@ import numpy as np
 from pbcs_jax import progress
 from pbcs_jax.inner.train import Inner
 from pbcs_jax.objectives.elimination import SHRINK, eliminate
+from pbcs_jax.objectives.exchange import Learner, Outer, exchange_samples
 from pbcs_jax.portfolio import judge as judge_lib
 from pbcs_jax.portfolio import members as members_lib
 from pbcs_jax.portfolio import views as views_lib
 from pbcs_jax.portfolio.facts import Data, Facts, gather
-from pbcs_jax.portfolio.plan import BETWEEN, DOUBTFUL, SIZE_BATCH, SIZE_STEPS
+from pbcs_jax.portfolio.plan import BETWEEN, DOUBTFUL, SIZE_BATCH, SIZE_STEPS, swap_seconds
+from pbcs_jax.portfolio.views import View
 
 LARGEST_ROWS = 2**14
 """Candidates that training on everything takes at most."""
@@ -31,6 +35,8 @@ TOO_SMALL = 2
 FEWEST = 10
 """So many are in no order."""
 _RIDGE_SIZE, _RIDGE_DRAWS = 400, 4
+_SWAPPING = 8.0
+"""Seconds of exchanges, by the estimate of the plan."""
 
 
 class Sized(NamedTuple):
@@ -96,27 +102,40 @@ def find(
     rng = np.random.default_rng(np.asarray(jax.random.key_data(keys[0])).tolist())
     held, rest = _split(rng, everything)
     progress.stage("Ordering the candidates")
-    order = rest[_order(rng, keys[1:3], _part(everything, rest), facts, ordered)]
-    rows = rng.permutation(rest)[:LARGEST_ROWS]
+    part = _part(everything, rest)
+    order = _order(rng, keys[1:3], part, facts, ordered)
+    whole_rows = rng.permutation(rest)[:LARGEST_ROWS]
     most = min(len(rest), LARGEST_ROWS)
-    used = np.union1d(order[:most], rows)
+    used = rest
+    if len(rest) > most:
+        used = np.union1d(rest[order.rows[:most]], whole_rows)
     data = _part(everything, np.concatenate([used, held]))
     data = data._replace(outer=np.arange(len(used), len(data.y)))
     nets = [(model, _long(inner)) for model, inner in judges]
     judge = judge_lib.Judge(keys[3], data, nets, most)
     progress.stage("Looking for the size")
 
-    def score(chosen: np.ndarray) -> float:
-        return float(judge(np.searchsorted(used, rng.permutation(chosen)), range(trainings)).mean())
+    def score(rows: np.ndarray, size: int) -> float:
+        chosen = np.searchsorted(used, rng.permutation(rows[:size]))
+        return float(judge(chosen, range(trainings)).mean())
 
-    whole = score(rows)
-    least = max(2, facts.num_classes)
-    known = _search(lambda k: score(order[:k]), most, least, whole - tolerance) | {most: whole}
-    sizes = sorted(known)
-    smooth = _rising(np.array([known[k] for k in sizes]))
-    enough = [k for k, value in zip(sizes, smooth, strict=True) if value >= whole - tolerance]
+    size, whole, least = most, score(whole_rows, most), max(2, facts.num_classes)
+    wanted, known = whole - tolerance, {most: whole}
+    rows = rest[order.rows]
+    for again in (False, True):
+        if again:  # the smallest that is enough, exchanged for better ones, needs fewer of them
+            order = order.exchanged(rng, size, _swaps(facts, order, size))
+            rows = rest[order.rows]
+            known = {k: found for k, found in known.items() if k > size}
+            known[size] = score(rows, size)
+        known |= _search(partial(score, rows), size, least, wanted)
+        sizes = sorted(known)
+        smooth = _rising(np.array([known[k] for k in sizes]))
+        size = next(k for k, value in zip(sizes, smooth, strict=True) if value >= wanted)
+        if size >= len(order.chosen):
+            break
     tried = tuple(Sized(k, known[k], float(v)) for k, v in zip(sizes, smooth, strict=True))
-    return Sizes(enough[0], tolerance, whole, tried), order[: enough[0]]
+    return Sizes(size, tolerance, whole, tried), rows[:size]
 
 
 def _search(
@@ -178,11 +197,58 @@ def _split(rng: np.random.Generator, data: Data) -> tuple[np.ndarray, np.ndarray
     return np.flatnonzero(held), np.flatnonzero(~held)
 
 
+class _Order(NamedTuple):
+    """Candidates in the order in which they are needed.
+
+    Attributes:
+      chosen: places in the pool, the most needed first.
+      others: candidates that are in no order, which come last.
+      pool: what was put in order.
+      views: of the pool.
+      problem: what its regressions are trained on and judged by.
+    """
+
+    chosen: np.ndarray
+    others: np.ndarray
+    pool: Data
+    views: dict[str, View]
+    problem: Outer
+
+    @property
+    def rows(self) -> np.ndarray:
+        """`[n]`, all candidates."""
+        return np.concatenate([self.pool.rows[self.chosen], self.others])
+
+    def learners(self, rng: np.random.Generator, size: int) -> tuple[Learner, ...]:
+        """The regressions that suit coresets of a size."""
+        allowed = np.asarray(self.problem.allowed)
+        draws = members_lib.random_coresets(rng, self.pool, allowed, size, _RIDGE_DRAWS)
+        return members_lib.learners_of(self.views, self.views, self.problem, draws)
+
+    def eliminated(self, rng: np.random.Generator, size: int) -> "_Order":
+        """With its first `size` put in order."""
+        chosen = self.chosen
+        while size > FEWEST:
+            learners = self.learners(rng, min(size // 2, _RIDGE_SIZE))
+            first = eliminate(learners, self.problem, chosen[:size], FEWEST)
+            chosen = np.concatenate([first, chosen[size:]])
+            size = max(FEWEST, size // SHRINK)
+        return self._replace(chosen=chosen)
+
+    def exchanged(self, rng: np.random.Generator, size: int, swaps: int) -> "_Order":
+        """With its first `size` exchanged for better ones, and these put in order."""
+        learners = self.learners(rng, min(size, _RIDGE_SIZE))
+        start = np.sort(self.chosen[:size])
+        patience = members_lib.PATIENCE
+        better = exchange_samples(learners, self.problem, start, swaps, patience)[0]
+        rest = self.chosen[~np.isin(self.chosen, better)]
+        return self._replace(chosen=np.concatenate([better, rest])).eliminated(rng, size)
+
+
 def _order(
     rng: np.random.Generator, keys: jax.Array, data: Data, facts: Facts, most: int
-) -> np.ndarray:
-    """`[n]`, the candidates from the most to the least needed; the outvoted come last."""
-    n = len(data.y)
+) -> _Order:
+    """Of the candidates that are not outvoted; the others come last."""
     pool = gather(rng, data.x, data.y, data.validation, data.num_classes, most, 1000)
     views = views_lib.plain_views(keys[0], pool, facts)
     votes, kept = members_lib.clean(keys[1], pool, list(views.values()), FEWEST)
@@ -190,14 +256,14 @@ def _order(
         kept = np.ones(len(pool.y), bool)
     share = members_lib.VALIDATION_SHARE
     problem = members_lib.outer_of(pool, kept, share, np.zeros(len(pool.y), np.int32))
-    order = np.flatnonzero(kept)
-    size = len(order)
-    while size > FEWEST:
-        draws = members_lib.random_coresets(
-            rng, pool, kept, min(size // 2, _RIDGE_SIZE), _RIDGE_DRAWS
-        )
-        learners = members_lib.learners_of(views, views, problem, draws)
-        order = np.concatenate([eliminate(learners, problem, order[:size], FEWEST), order[size:]])
-        size = max(FEWEST, size // SHRINK)
-    rest = np.setdiff1d(np.arange(n), pool.rows[order])
-    return np.concatenate([pool.rows[order], rng.permutation(rest)])
+    others = rng.permutation(np.setdiff1d(np.arange(len(data.y)), pool.rows[kept]))
+    order = _Order(np.flatnonzero(kept), others, pool, views, problem)
+    return order.eliminated(rng, len(order.chosen))
+
+
+def _swaps(facts: Facts, order: _Order, size: int) -> int:
+    """As many as a few seconds allow."""
+    n, m = len(order.pool.y), order.problem.outer_targets.shape[0]
+    widths = [view.rows.shape[1] for view in order.views.values()]
+    one = sum(swap_seconds(facts, size, n, m, width) for width in widths)
+    return min(2 * size, int(_SWAPPING / one))
