@@ -42,8 +42,8 @@ _BUDGET = flags.DEFINE_float("budget", 60.0, "Seconds of a run of the sizes.", l
 _ONLY = flags.DEFINE_list("only", [], "Problems of the presets, or cells of the budgets.")
 
 PRESETS = {
-    "clean, 100 of 1,000": ("mnist", "best", {}),
-    "clean, 100 of 10,000": ("mnist", "best", {"data.num_candidates": 10_000}),
+    "clean": ("mnist", "best", {}),
+    "clean of 10000": ("mnist", "best", {"data.num_candidates": 10_000}),
     "50 % noise": ("mnist_noise", "kernel", {}),
     "imbalance 50": ("mnist_imbalance", "kernel", {}),
 }
