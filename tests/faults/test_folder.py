@@ -146,8 +146,8 @@ def test_a_killed_judge_goes_on_with_the_next_network(tmp_path, monkeypatch):
     whole, _ = start(tmp_path / "whole", path, **seeds)
     judge, judged = Judge.__call__, []
 
-    def killed(self, coresets, done=0):
-        for accuracies in judge(self, coresets, done):
+    def killed(self, coresets, done=0, kept=None):
+        for accuracies in judge(self, coresets, done, kept):
             judged.append((done, len(accuracies)))
             yield accuracies
             raise KeyboardInterrupt
