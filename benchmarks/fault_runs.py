@@ -128,7 +128,7 @@ def command(
         "checkpoint_every": 1,
     }
     if kind == "judging":
-        options |= {"methods": "('uniform','stratified')", "evaluation.steps": 20_000}
+        options |= {"methods": "('uniform','stratified')", "evaluation.steps": 4_000}
     elif kind != "network":
         options |= {"selection.objective": "kernel", "kernel.exchanges": 3}
         options |= {"kernel.outer_steps": 10, "kernel.num_masks": 4}
