@@ -45,6 +45,7 @@ def small(experiment: str, path: Path) -> dict[str, Any]:
     flat |= {"data.source": "npz", "data.name": "", "data.path": str(path), "inner.steps": 3}
     flat |= {"selection.outer_steps": 2, "kernel.outer_steps": 2, "kernel.num_masks": 4}
     flat |= {"evaluation.model": "mlp", "evaluation.steps": 20, "evaluation.epochs": 0}
+    flat["evaluation.num_seeds"] = 2
     flat |= {"coreset_size": 9, "num_inputs": 3, "memory_size": 9, "data.num_candidates": 0}
     flat |= {"data.num_samples": 0, "continual.tasks": 2, "stream.chunk": 20, "stream.slots": 3}
     flat |= {"continual.task_size": 40, "time_budget": 1.0}

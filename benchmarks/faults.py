@@ -59,7 +59,8 @@ def parts(place: Path, short: bool, scale: float) -> dict[str, Part]:
 
     @cache
     def of() -> fault_runs.References:
-        return fault_runs.References(place, attempts=1 if short or scale < 1 else 2)
+        kinds = fault_runs.KINDS[: 3 if short else None]  # no more of them have a case
+        return fault_runs.References(place, 1 if short or scale < 1 else 2, kinds)
 
     def signals(name: str, number: int) -> Part:
         each = min(fault_runs.EACH, count[name])
