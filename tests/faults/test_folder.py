@@ -20,8 +20,10 @@ from pbcs_jax.experiments import EXPERIMENTS, lock, selection, workdir
 from pbcs_jax.experiments.checkpoints import Checkpoints
 from pbcs_jax.experiments.judge import Judge
 from pbcs_jax.experiments.metrics import MetricsLog
+from pbcs_jax.nets import MLP
 from pbcs_jax.outer import loop
 from pbcs_jax.report import files
+from pbcs_jax.select import select_coreset
 
 STATE = loop.init(jax.random.key(0), 5, 2)
 
@@ -242,6 +244,17 @@ def test_a_record_says_what_is_wrong_with_it(tmp_path):
             files.read_record(file)
     files.write_record(file, {"a": np.float32(0.1), "name": "gr\udcff"})
     assert files.read_record(file) == {"a": float(np.float32(0.1)), "name": "gr\udcff"}
+
+
+def test_jax_forgets_what_many_selections_left(monkeypatch):
+    emptied, x = [], np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    clear = jax.clear_caches
+    monkeypatch.setattr(jax, "clear_caches", lambda: (emptied.append(True), clear()))
+    monkeypatch.setattr(loop, "FORGET_ALL", 3)
+    for number in range(3):
+        options = {"objective": "kernel", "outer_steps": 1, "progress": False}
+        select_coreset(number, x, np.arange(20) % 2, MLP(num_classes=2, hidden=(4,)), 3, **options)
+    assert emptied
 
 
 def test_fingerprints_see_each_bit_of_small_data_and_rows_of_large(monkeypatch):
