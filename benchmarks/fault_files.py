@@ -46,16 +46,17 @@ def _interrupted(folder: Path, everything: bool) -> None:
         (folder / "coreset.npz").unlink()
 
 
-def damaged(of: References, count: int, seed: int = 1) -> dict[str, int]:
+def damaged(of: References, numbers: range) -> dict[str, int]:
     """One file of a run is damaged, and the run is started again."""
-    rng = random.Random(seed)
-    tally = {"damaged files": count, "same result": 0, "refused": 0, "wrong": 0}
-    for number in range(count):
-        kind = ("network", "kernel")[number % 2]
+    tally = {"damaged files": len(numbers), "same result": 0, "refused": 0, "wrong": 0}
+    for number in numbers:
+        rng = random.Random(f"damage-{number}")
+        kind = ("network", "kernel", "network", "kernel", "judging", "sweep")[number % 6]
         folder = of.place / f"damaged-{number}"
-        shutil.copytree(of.place / f"{kind}-0", folder, symlinks=True)
-        if number % 4 >= 2:  # two of four had finished
-            _interrupted(folder, everything=number % 8 >= 6)
+        before = of.halfway if kind == "judging" else of.place / f"{kind}-0"
+        shutil.copytree(before, folder, symlinks=True)
+        if number % 6 in (2, 3):
+            _interrupted(folder, everything=number % 12 >= 6)
         files = [f for f in sorted(folder.rglob("*")) if f.is_file() and f.stat().st_size]
         files = [f for f in files if not any(part in str(f) for part in UNCHECKED)]
         file, how = rng.choice(files), rng.choice(list(DAMAGE))

@@ -1,5 +1,6 @@
 """Runs of the command line that are killed, stopped, started twice, or run out of disk."""
 
+import faulthandler
 import json
 import os
 import random
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +19,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pbcs_jax.__main__ import run
+from pbcs_jax.experiments import judge
 from pbcs_jax.interrupt import CODE
 
 LIMIT = 180.0
 """Seconds after which a run counts as hung."""
-KINDS = ("network", "kernel", "sweep")
+KINDS = ("network", "kernel", "judging", "sweep")
+EACH = 5
+"""Signals that a run is sent, one after the other."""
+KEEP_EVERY = 0.2
+"""Seconds of judging after which it is kept, in place of a minute: these runs take seconds."""
 
 
 class Done(NamedTuple):
@@ -48,11 +54,15 @@ class Running:
         while not pid and time.monotonic() < end:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             time.sleep(0.005)
+        hung = ""
         if not pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            self.send(signal.SIGUSR1)  # where it is
+            time.sleep(1)
+            self.send(signal.SIGKILL)
+            used = os.wait4(self.pid, 0)[2]
+            hung = f"\nTraceback: no end in {seconds} s, {used.ru_utime:.0f} s of CPU time"
         self._log.seek(0)
-        output = self._log.read().decode(errors="replace") + ("" if pid else "\nTraceback: it hung")
+        output = self._log.read().decode(errors="replace") + hung
         self._log.close()
         return Done(os.waitstatus_to_exitcode(status), output)
 
@@ -70,6 +80,8 @@ def _become(arguments: list[str], log: int, before: Callable[[], None]) -> None:
     try:
         os.dup2(log, 1)
         os.dup2(log, 2)
+        faulthandler.register(signal.SIGUSR1)
+        judge.SPAN, judge.KEEP_EVERY = KEEP_EVERY / 2, KEEP_EVERY
         sys.argv = arguments
         os.environ["COLUMNS"] = "200"
         before()
@@ -94,21 +106,35 @@ def write_data(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def command(kind: str, data: Path, folder: Path) -> list[str]:
-    """A run of seconds: samples chosen by networks, by the kernel with exchanges, or a sweep."""
-    options = {
+def command(
+    kind: str, data: Path, folder: Path, changes: Mapping[str, Any] | None = None
+) -> list[str]:
+    """A run of seconds: samples chosen by networks, by the kernel with exchanges, a sweep, or
+    long judging.
+
+    Args:
+      kind: one of `KINDS`.
+      data: from `write_data`.
+      folder: of the run.
+      changes: other values of config keys.
+    """
+    options: dict[str, Any] = {
         "data.path": data,
         "coreset_size": 9,
         "methods": "('pbcs','uniform','stratified')",
+        "selection.objective": "network",
         "selection.outer_steps": 8,
         "evaluation.num_seeds": 3,
         "checkpoint_every": 1,
     }
-    if kind != "network":
+    if kind == "judging":
+        options |= {"methods": "('uniform','stratified')", "evaluation.steps": 4_000}
+    elif kind != "network":
         options |= {"selection.objective": "kernel", "kernel.exchanges": 3}
         options |= {"kernel.outer_steps": 10, "kernel.num_masks": 4}
     if kind == "sweep":
         options |= {"sweep.points": "('coreset_size=6','coreset_size=9')"}
+    options |= changes or {}
     flags = [f"--config.{key}={value}" for key, value in options.items()]
     return ["--config=npz:smoke", *flags, f"--workdir={folder}"]
 
@@ -144,12 +170,12 @@ def is_clean(done: Done) -> bool:
 class References:
     """Uninterrupted runs, by kind: what they find, and how long they take."""
 
-    def __init__(self, place: Path, attempts: int = 2):
+    def __init__(self, place: Path, attempts: int = 2, kinds: Iterable[str] = KINDS):
         """`place` is a folder for everything; the first attempt compiles."""
         self.place, self.data = place, write_data(place / "data.npz")
         self.results: dict[str, dict[str, Any]] = {}
         self.seconds: dict[str, float] = {}
-        for kind in KINDS:
+        for kind in kinds:
             for attempt in range(attempts):
                 began = time.monotonic()
                 folder = place / f"{kind}-{attempt}"
@@ -158,24 +184,33 @@ class References:
                 if done.code:
                     raise RuntimeError(done.output)
                 self.results[kind] = results(folder)
+        self.halfway = place / "halfway"
+        """A run that was killed in the middle of its judging."""
+        running = Running(command("judging", self.data, self.halfway))
+        while not list(self.halfway.rglob("judging/*/*/*/state.npz")) and not running.has_ended():
+            time.sleep(0.01)
+        running.send(signal.SIGKILL)
+        running.wait()
 
     def is_same(self, kind: str, folder: Path) -> bool:
         """Whether a folder holds the same bits, and nothing half-written."""
-        return results(folder) == self.results[kind] and not list(folder.rglob("*.tmp"))
+        left = [*folder.rglob("*.tmp"), *folder.rglob("judging")]
+        return results(folder) == self.results[kind] and not left
 
 
-def kills(of: References, count: int, number: int = signal.SIGKILL) -> dict[str, int]:
-    """Runs that are sent a signal at random moments, five times each, then left to end."""
-    rng = random.Random(int(number))
-    sent = wrong = codes = runs = 0
-    while sent < count:
-        kind = KINDS[runs % len(KINDS)]
-        folder, runs = of.place / f"killed-{number}-{runs}", runs + 1
-        for _ in range(min(5, count - sent)):
+def kills(
+    of: References, numbers: range, each: int = EACH, number: int = signal.SIGKILL
+) -> dict[str, int]:
+    """Runs that are sent a signal at random moments, `each` times, then left to end."""
+    wrong = codes = 0
+    for which in numbers:
+        kind, rng = KINDS[which % len(KINDS)], random.Random(f"{int(number)}-{which}")
+        folder = of.place / f"killed-{number}-{which}"
+        for _ in range(each):
             running = Running(command(kind, of.data, folder))
             time.sleep(rng.uniform(0.05, 0.8 * of.seconds[kind]))
             running.send(number)
-            done, sent = running.wait(), sent + 1
+            done = running.wait()
             expected = (0, -number) if number == signal.SIGKILL else (0, CODE)
             says = done.output.count("stopped by SIG") == (done.code == CODE)
             if done.code not in expected or not says or "Traceback" in done.output:
@@ -185,15 +220,15 @@ def kills(of: References, count: int, number: int = signal.SIGKILL) -> dict[str,
         if done.code or not of.is_same(kind, folder):
             wrong += 1
             print(kind, folder, done, file=sys.stderr)
-    return {"signals": sent, "runs": runs, "other results": wrong, "wrong exits": codes}
+    runs = len(numbers)
+    return {"signals": each * runs, "runs": runs, "other results": wrong, "wrong exits": codes}
 
 
-def starts(of: References, count: int) -> dict[str, int]:
+def starts(of: References, numbers: range) -> dict[str, int]:
     """Two to four processes at once in one new folder: one does the work, the others say so."""
-    rng = random.Random(0)
     harmed = refused = 0
-    for number in range(count):
-        folder = of.place / f"together-{number}"
+    for number in numbers:
+        folder, rng = of.place / f"together-{number}", random.Random(number)
         kind = KINDS[number % len(KINDS)]
         together = []
         for _ in range(rng.randint(2, 4)):
@@ -205,21 +240,21 @@ def starts(of: References, count: int) -> dict[str, int]:
         if not fine or not of.is_same(kind, folder):
             harmed += 1
             print(kind, folder, *ends, sep="\n", file=sys.stderr)
-    return {"starts": count, "refused": refused, "harmed": harmed}
+    return {"starts": len(numbers), "refused": refused, "harmed": harmed}
 
 
-def full_disk(of: References, count: int) -> dict[str, Any]:
-    """Runs on a file system that is full at different points, then has room.
+def full_disk(of: References, numbers: range, count: int) -> dict[str, Any]:
+    """Runs on a file system that is full at different ones of `count` points, then has room.
 
     Where none can be mounted, the largest file that may be written is limited instead.
     """
     wrong = ended = 0
     disk = of.place / "disk"
-    disk.mkdir()
+    disk.mkdir(exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(disk)]
     mounted = subprocess.run(mount, capture_output=True).returncode == 0
     try:
-        for number in range(count):
+        for number in numbers:
             kind = KINDS[number % len(KINDS)]
             folder = disk / f"run-{number}"
             used = sum(f.stat().st_size for f in (of.place / f"{kind}-0").rglob("*"))
@@ -244,7 +279,7 @@ def full_disk(of: References, count: int) -> dict[str, Any]:
         if mounted:
             subprocess.run(["umount", str(disk)], check=False)
     how = "tmpfs" if mounted else "RLIMIT_FSIZE"
-    return {"points": count, "by": how, "ended in one line": ended, "wrong": wrong}
+    return {"points": len(numbers), "by": how, "ended in one line": ended, "wrong": wrong}
 
 
 def _resize(disk: Path, size: str) -> None:

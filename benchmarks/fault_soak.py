@@ -20,7 +20,7 @@ def soak(count: int) -> dict[str, Any]:
             if kind == "kernel":
                 options: dict[str, Any] = {"objective": "kernel", "outer_steps": 20}
             else:
-                options = {"outer_steps": 3, "inner": Inner(steps=5)}
+                options = {"objective": "network", "outer_steps": 3, "inner": Inner(steps=5)}
             model = MLP(num_classes=2, hidden=(8,))
             select_coreset(number, x, y, model, 10, progress=False, **options)
             sizes.append(_megabytes())

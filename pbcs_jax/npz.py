@@ -4,9 +4,11 @@
 a damaged header makes an array shorter.
 """
 
+import errno
 import math
 import os
 import stat
+import struct
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +20,8 @@ from pbcs_jax import memory
 from pbcs_jax.errors import DamagedError, UserError, one_line
 
 _PIECE = 1 << 24
+_END = struct.Struct("<4s4H2LH")
+"""The last record of a zip file; the fifth entry is the number of its members."""
 _HEADERS: dict[tuple[int, int], Any] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -58,6 +62,7 @@ def read(
     """
     try:
         with zipfile.ZipFile(path) as archive:
+            _check_list(path, archive)
             members = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
             wanted = [name for name in (members if keys is None else keys) if name in members]
             _check_size(path, sum(members[name].file_size for name in wanted))
@@ -65,7 +70,8 @@ def read(
     except UserError:
         raise
     except Exception as error:  # damage shows as whatever zipfile, zlib, lzma and numpy raise
-        if isinstance(error, OSError) and error.errno:
+        code = error.errno if isinstance(error, OSError) else None
+        if code and code != errno.EINVAL:  # which is a place before the file's beginning
             raise
         raise DamagedError(path, one_line(error)) from error
 
@@ -82,6 +88,21 @@ def _check_size(path: Any, size: int) -> None:
             f"file {str(path)!r} unpacks to {size / 2**30:.1f} GB and {limit / 2**30:.1f} GB of "
             f"memory are free: use fewer samples, or set {memory.VARIABLE} to allow more"
         )
+
+
+def _check_list(path: Any, archive: zipfile.ZipFile) -> None:
+    """Raises unless the list of members is whole: it is the one part without a checksum.
+
+    A member that seems to have a longer comment hides the next; one of another name, that one.
+    """
+    with open(path, "rb") as file:
+        file.seek(-_END.size - len(archive.comment), os.SEEK_END)
+        count = _END.unpack(file.read(_END.size))[4]
+    listed = len(set(archive.namelist()))
+    if count not in (listed, 0xFFFF):  # which stands for more than the field can hold
+        raise ValueError(f"{listed} of {count} members are listed")
+    for member in archive.infolist():
+        archive.open(member).close()  # compares the name with the one beside the member
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:

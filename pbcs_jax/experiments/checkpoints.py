@@ -1,14 +1,15 @@
-"""The outer loop's state and history on the disk: one checked file per checkpoint.
+"""The state of a loop and its history on the disk: one checked file per checkpoint.
 
 `checkpoints/STEP/state.npz` holds all that a selection needs to continue: the state, the metrics of
-all steps so far, and whose it is. What cannot be read is set aside, never deleted.
+all steps so far, and whose it is; so it is with the trainings of judges. What cannot be read is set
+aside, never deleted.
 """
 
 import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,24 +18,27 @@ from absl import logging
 
 from pbcs_jax import npz
 from pbcs_jax.errors import DamagedError, UserError
-from pbcs_jax.outer.loop import Metrics, State
+from pbcs_jax.outer.loop import Metrics
 from pbcs_jax.report.files import remove_unfinished, retried, set_aside, write_npz
 
 KEPT = 3
 _FILE = "state.npz"
 
+State = TypeVar("State", bound=Any)
+"""A NamedTuple with a `step`, and maybe a `key`."""
+
 
 class Checkpoints:
-    """The checkpoints of one run.
+    """The checkpoints of one run, or of one judge in it.
 
     Attributes:
       history: of each metric its values `[steps, ...]`, from the first step to the last one saved
         or restored.
     """
 
-    def __init__(self, folder: Path, owner: str):
-        """`folder` is the run's; `owner` tells its checkpoints from those of other runs."""
-        self._folder = folder / "checkpoints"
+    def __init__(self, folder: Path, owner: str, name: str = "checkpoints"):
+        """They are in `folder / name`; `owner` tells them from those of other runs."""
+        self._folder = folder / name
         self._owner = owner
         self.history: dict[str, np.ndarray] = {}
 
@@ -54,11 +58,7 @@ class Checkpoints:
         arrays |= {f"history/{name}": values for name, values in self.history.items()}
         place = self._own(step)
         write_npz(place / _FILE, owner=np.array(self._owner), **arrays)
-        for old in self._steps()[KEPT:]:
-            (self._own(old) / _FILE).unlink()
-            remove_unfinished(self._own(old))
-            with contextlib.suppress(OSError):  # what else there is, is not ours
-                os.rmdir(self._own(old))
+        self._remove(self._steps()[KEPT:])
 
     def restore(self, like: State) -> State | None:
         """The newest state that can be read, or None; `like` is one of the same settings."""
@@ -74,6 +74,19 @@ class Checkpoints:
                 continue
             return state
         return None
+
+    def clear(self) -> None:
+        """Removes all of them: what they lead to is there."""
+        self._remove(self._steps())
+        with contextlib.suppress(OSError):
+            os.rmdir(self._folder)
+
+    def _remove(self, steps: list[int]) -> None:
+        for step in steps:
+            (self._own(step) / _FILE).unlink()
+            remove_unfinished(self._own(step))
+            with contextlib.suppress(OSError):  # what else there is, is not ours
+                os.rmdir(self._own(step))
 
     def _read(self, step: int, like: State) -> State:
         path = self._own(step) / _FILE
@@ -114,8 +127,13 @@ class Checkpoints:
         return sorted(steps, reverse=True)
 
 
-def _leaves(state: State) -> list[Any]:
-    return jax.tree.leaves(state._replace(key=jax.random.key_data(state.key)))
+def _leaves(state: Any) -> list[Any]:
+    return jax.tree.leaves(_with_key(state, jax.random.key_data))
+
+
+def _with_key(state: State, function: Any) -> State:
+    """A state with `function` of its key, if it has one."""
+    return state._replace(key=function(state.key)) if hasattr(state, "key") else state
 
 
 def _assemble(path: Path, arrays: Mapping[str, np.ndarray], like: State) -> State:
@@ -127,6 +145,6 @@ def _assemble(path: Path, arrays: Mapping[str, np.ndarray], like: State) -> Stat
             raise DamagedError(path, "it is of other settings or of another version")
         if given.dtype.kind == "f" and not np.isfinite(given).all():
             raise DamagedError(path, "it holds NaN")
-    structure = jax.tree.structure(like._replace(key=0))
+    structure = jax.tree.structure(_with_key(like, lambda key: 0))
     state = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves])
-    return state._replace(key=jax.random.wrap_key_data(state.key))
+    return _with_key(state, jax.random.wrap_key_data)

@@ -1,7 +1,12 @@
-"""How good a coreset is: fresh networks trained on it, and their accuracy on the test set."""
+"""How good a coreset is: fresh networks trained on it, and their accuracy on the test set.
 
+A training may take hours. It goes in spans of `SPAN` seconds, between which a signal is seen, and
+is kept on the disk every `KEEP_EVERY` seconds.
+"""
+
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +19,35 @@ from pbcs_jax.compute.plan import Compute
 from pbcs_jax.data import Problem
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments import config as config_lib
+from pbcs_jax.experiments.checkpoints import Checkpoints
 from pbcs_jax.experiments.task import Task
 from pbcs_jax.nets.model import as_model
-from pbcs_jax.objectives.network import Network, network_objective
+from pbcs_jax.objectives.network import Network
+from pbcs_jax.objectives.network_spans import InSpans, network_in_spans
 from pbcs_jax.outer.base import Objective
+from pbcs_jax.processes import Ended
 
-Make = Callable[[int, Mesh], Objective]
-"""`(size, mesh) -> evaluate`, which trains fresh networks on what its masks choose."""
+Make = Callable[[int, Mesh], Objective | InSpans]
+"""`(size, mesh) -> evaluate`, which trains fresh networks on what its masks choose, in one call or
+in spans."""
+SPAN = 2.0
+KEEP_EVERY = 60.0
+
+
+class _Halfway(NamedTuple):
+    """Trainings in the middle.
+
+    Attributes:
+      step: how often any were kept before.
+      start: number of the first of these networks.
+      until: steps taken.
+      progress: theirs.
+    """
+
+    step: np.ndarray
+    start: np.ndarray
+    until: np.ndarray
+    progress: Any
 
 
 class Judge:
@@ -28,17 +55,20 @@ class Judge:
 
     def __init__(self, make: Make, n: int, key: jax.Array):
         """`n` is the number of things to choose from; `key` is the same for all methods."""
-        self._make = lambda size, mesh: jax.jit(make(size, mesh))
+        self._make = make
         self._n = n
         self._key = key
         self._compiled: dict[tuple[int, int], Any] = {}
 
-    def __call__(self, coresets: list[np.ndarray], done: int = 0) -> Iterator[list[float]]:
+    def __call__(
+        self, coresets: list[np.ndarray], done: int = 0, kept: Checkpoints | None = None
+    ) -> Iterator[list[float]]:
         """Yields lists of accuracies, one per coreset, as many at once as there are devices.
 
         Args:
           coresets: indices.
           done: how many of them are judged already.
+          kept: where trainings in spans are kept.
         """
         size = max(len(indices) for indices in coresets)
         devices = jax.local_devices()  # process 0 judges alone
@@ -46,19 +76,61 @@ class Judge:
             devices = devices[: len(coresets)]
         mesh = mask_mesh(devices)
         if (size, mesh.size) not in self._compiled:
-            self._compiled[size, mesh.size] = self._make(size, mesh)
+            made = self._make(size, mesh)
+            self._compiled[size, mesh.size] = made if isinstance(made, InSpans) else jax.jit(made)
         train = self._compiled[size, mesh.size]
         masks = np.zeros((len(coresets), self._n), np.float32)
         for row, indices in enumerate(coresets):
             masks[row, indices] = 1
         for start in range(done, len(coresets), mesh.size):
             key = jax.random.fold_in(self._key, start)
-            evaluation = train(key, jnp.asarray(masks[start : start + mesh.size]))
+            given = (key, jnp.asarray(masks[start : start + mesh.size]))
+            if isinstance(train, InSpans):
+                evaluation = _in_spans(train, *given, start, kept)
+            else:
+                evaluation = train(*given)
             if not bool(evaluation.ok.all()):
                 raise UserError(
                     "a network of the evaluation diverged: lower evaluation.learning_rate"
                 )
             yield np.asarray(evaluation.metrics["outer_accuracy"], float).round(6).tolist()
+
+
+def _in_spans(
+    training: InSpans, key: jax.Array, masks: jax.Array, start: int, kept: Checkpoints | None
+) -> Any:
+    """The scores at the end of the trainings, from where an interrupted run was."""
+    number = lambda value: np.array(value, np.int32)  # noqa: E731
+    state = _Halfway(number(0), number(start), number(0), training.begin(masks))
+    found = kept.restore(state) if kept else None
+    if found is not None:  # those of the networks before may be there still
+        state = found if found.start == start else state._replace(step=found.step)
+    saved, last = int(state.until), time.monotonic()
+    steps, is_compiled = 1, False
+
+    def keep():
+        if kept and int(state.until) > saved:
+            kept.save(state._replace(step=state.step + 1), [])
+
+    try:
+        while True:
+            began = time.monotonic()
+            until = min(int(state.until) + steps, training.steps)
+            progress, scores = training.advance(key, masks, state.progress, until)
+            if bool(scores.ended.all()):
+                return scores
+            state = state._replace(until=number(until), progress=progress)
+            now = time.monotonic()
+            if is_compiled:
+                steps = max(1, min(training.steps, round(steps * SPAN / (now - began))))
+            is_compiled = True
+            if now - last >= KEEP_EVERY:
+                keep()
+                state = state._replace(step=state.step + 1)
+                saved, last = until, time.monotonic()
+    except (KeyboardInterrupt, Ended):
+        keep()
+        raise
 
 
 def make_judges(
@@ -74,7 +146,7 @@ def make_judges(
             choice = task.choice(size)
             rows = choice.levels[-1] or len(problem.y)
             inner = config_lib.evaluation_settings(config, rows)
-            return network_objective(
+            return network_in_spans(
                 as_model(net),
                 problem.x,
                 problem.y,

@@ -1,7 +1,8 @@
 """What each method of a run chose, and how it was judged: one file per method.
 
 `judging/NAME.json` is written after every network that is judged; `methods/NAME.json` takes its
-place when all are. What is damaged is set aside, and found again.
+place when all are. Beside it are the checkpoints of long trainings, `judging/NAME/NET-DIGEST/`.
+What is damaged is set aside, and found again.
 """
 
 import contextlib
@@ -14,7 +15,8 @@ import numpy as np
 from absl import logging
 
 from pbcs_jax.errors import DamagedError
-from pbcs_jax.report.files import digest, read_record, set_aside, write_record
+from pbcs_jax.experiments.checkpoints import Checkpoints
+from pbcs_jax.report.files import checksum, digest, read_record, set_aside, write_record
 
 Record = dict[str, Any]
 
@@ -73,6 +75,22 @@ class Records(NamedTuple):
                 self._begun(name).parent.rmdir()
         else:
             write_record(self._begun(name), record)
+
+    def halfway(self, name: str, net: str, record: Record) -> Checkpoints:
+        """Where the trainings of a judge on the coresets of a record are kept."""
+        place = f"{net}-{checksum(record['coresets'])[:8]}"
+        return Checkpoints(self.folder / "judging" / name, self.owner, place)
+
+    def clear(self, name: str) -> None:
+        """Removes what was kept of trainings, after the last one."""
+        place = self.folder / "judging" / name
+        if not place.is_dir():
+            return
+        for judge in sorted(place.iterdir()):
+            Checkpoints(place, self.owner, judge.name).clear()
+        with contextlib.suppress(OSError):  # what else there is, is not ours
+            place.rmdir()
+            place.parent.rmdir()
 
     def is_judged(self, record: Record) -> bool:
         """Whether all networks have judged it."""

@@ -114,6 +114,7 @@ def _choose_and_judge(
             records.write(name, record)
         if not records.is_judged(record):
             _judge(judges, name, record, records)
+        records.clear(name)
         found[name] = record
     return found
 
@@ -161,7 +162,8 @@ def _judge(judges: Mapping[str, Judge], name: str, record: Record, records: Reco
     last = time.monotonic()
     with progress.shown(), progress.steps(f"Judging {name}", total) as show:
         for net, judge in judges.items():
-            for accuracies in judge(drawn, done=len(runs[net])):
+            kept = records.halfway(name, net, record)
+            for accuracies in judge(drawn, len(runs[net]), kept):
                 runs[net] += accuracies
                 now = time.monotonic()
                 record["judging_seconds"] += now - last

@@ -15,6 +15,7 @@ import optax
 
 from pbcs_jax.errors import check_number, check_switch
 from pbcs_jax.inner import span
+from pbcs_jax.inner.batches import Coreset, epochs
 from pbcs_jax.inner.losses import LossFn
 from pbcs_jax.nets.model import Model, Variables
 from pbcs_jax.outer import optimizers
@@ -70,14 +71,6 @@ class Inner:
         )
 
 
-class Coreset(NamedTuple):
-    """A packed coreset: `x [capacity, ...]`, `y [capacity, ...]`, `weights [capacity]`."""
-
-    x: jax.Array
-    y: jax.Array
-    weights: jax.Array
-
-
 class Trained(NamedTuple):
     """A trained model.
 
@@ -108,7 +101,9 @@ class Tail(NamedTuple):
     weight: jax.Array
 
 
-class _Progress(NamedTuple):
+class Progress(NamedTuple):
+    """A training run between two steps: all that the next step needs."""
+
     variables: Any
     opt_state: Any
     step: jax.Array
@@ -143,7 +138,7 @@ def train(
       penalty: a further loss of every step.
     """
     given = model, loss_fn, settings, key, variables, coreset, penalty
-    return _finish(_train_for(settings.steps, *given))
+    return finish(_train_for(settings.steps, *given))
 
 
 def train_and_differentiate(
@@ -190,18 +185,19 @@ def train_and_differentiate(
     end, pull_back, (after, path, weight) = jax.vjp(last_steps, nudges, has_aux=True)
     value, slope = jax.value_and_grad(outer, has_aux=True)(end)
     (cotangents,) = pull_back(slope)
-    return _finish(after), value, Tail(path, cotangents, weight)
+    return finish(after), value, Tail(path, cotangents, weight)
 
 
-def _begin(settings: Inner, variables: Any, capacity: int) -> _Progress:
+def _begin(settings: Inner, variables: Any, capacity: int) -> Progress:
     opt_state = settings.transformation().init(variables["params"])
     unknown = jnp.full((), jnp.inf)
     order = jnp.arange(capacity if settings.batch_size else 0, dtype=jnp.int32)
     step = jnp.zeros((), jnp.int32)
-    return _Progress(variables, opt_state, step, unknown, unknown, unknown, order)
+    return Progress(variables, opt_state, step, unknown, unknown, unknown, order)
 
 
-def _finish(progress: _Progress) -> Trained:
+def finish(progress: Progress) -> Trained:
+    """The model of a training run that has ended, in full weights."""
     # With no steps at all there is no training loss, and nothing that could have diverged.
     untrained = progress.step == 0
     converged = jnp.isfinite(progress.loss) & (progress.loss <= DIVERGED * progress.first_loss)
@@ -210,23 +206,36 @@ def _finish(progress: _Progress) -> Trained:
 
 def _train_for(
     steps, model, loss_fn, settings: Inner, key, variables, coreset, penalty=None
-) -> _Progress:
-    """The first `steps` steps, in the span of the coreset where that is less work."""
+) -> Progress:
+    """The first `steps` steps."""
+    start, step, back = prepare(model, loss_fn, settings, key, variables, coreset, penalty)
+    if not settings.tolerance:
+        end = jax.lax.scan(lambda p, _: (step(p)[0], None), start, None, length=steps)[0]
+        return back(end)
+    going = lambda progress: is_unfinished(settings, progress, steps)  # noqa: E731
+    return back(jax.lax.while_loop(going, lambda p: step(p)[0], start))
+
+
+def prepare(
+    model, loss_fn, settings: Inner, key, variables, coreset, penalty=None
+) -> tuple[Progress, Callable[..., tuple[Progress, jax.Array]], Callable[[Progress], Progress]]:
+    """The start of `train`, one step of it, and what brings progress to full weights at the end.
+
+    In between it is in the span of the coreset, where that is less work.
+    """
     start = _begin(settings, variables, coreset.weights.shape[0])
     back = lambda progress: progress  # noqa: E731
     linear = settings.optimizer == "sgd" and not settings.weight_decay
     if linear and penalty is None and span.is_smaller(model, coreset.x):
         start, x, back = span.enter(model, settings.transformation(), start, coreset.x)
         coreset = coreset._replace(x=x)
-    step = _make_step(model, loss_fn, settings, key, coreset, penalty)
-    if not settings.tolerance:
-        end = jax.lax.scan(lambda p, _: (step(p)[0], None), start, None, length=steps)[0]
-        return back(end)
+    return start, _make_step(model, loss_fn, settings, key, coreset, penalty), back
 
-    def unfinished(progress):
-        return (progress.step < steps) & (progress.grad_norm > settings.tolerance)
 
-    return back(jax.lax.while_loop(unfinished, lambda p: step(p)[0], start))
+def is_unfinished(settings: Inner, progress: Progress, steps: int | jax.Array) -> jax.Array:
+    """Whether a step is left of `steps`: a gradient within the tolerance, or NaN, is the last."""
+    more = progress.step < steps
+    return more & (progress.grad_norm > settings.tolerance) if settings.tolerance else more
 
 
 def _make_step(
@@ -236,12 +245,12 @@ def _make_step(
     key: jax.Array,
     coreset: Coreset,
     penalty: Penalty | None = None,
-) -> Callable[..., tuple[_Progress, jax.Array]]:
+) -> Callable[..., tuple[Progress, jax.Array]]:
     """One optimiser step `(progress, nudge=None) -> (progress, sum of the batch's weights)`."""
     optimizer = settings.transformation()
     batch_key, dropout_key = jax.random.split(key)
     if settings.batch_size:
-        take_batch = _epochs(batch_key, coreset, settings.batch_size)
+        take_batch = epochs(batch_key, coreset, settings.batch_size)
     else:
         take_batch = lambda step, order: (coreset, order)  # noqa: E731
 
@@ -272,34 +281,6 @@ def _make_step(
         first = jnp.where(progress.step == 0, loss, progress.first_loss)
         # The tail is differentiated, and the norm of a zero gradient has no derivative.
         norm = optax.tree.norm(jax.lax.stop_gradient(gradient))
-        return _Progress(variables, opt_state, progress.step + 1, first, loss, norm, order), total
+        return Progress(variables, opt_state, progress.step + 1, first, loss, norm, order), total
 
     return step
-
-
-def _epochs(
-    key: jax.Array, coreset: Coreset, batch_size: int
-) -> Callable[[jax.Array, jax.Array], tuple[Coreset, jax.Array]]:
-    """Mini-batches by shuffled epochs over the rows that count; an epoch's last may be short.
-
-    Returns:
-      `(step, order) -> (batch, order)`; the order of the rows is drawn where an epoch begins.
-    """
-    used = coreset.weights > 0
-    count = jnp.sum(used)
-    batches = jnp.maximum((count + batch_size - 1) // batch_size, 1)
-
-    def shuffled(epoch):
-        # Row i's number does not depend on the capacity: padding changes no batch.
-        numbers = jax.random.uniform(jax.random.fold_in(key, epoch), used.shape)
-        return jnp.argsort(jnp.where(used, numbers, 2.0)).astype(jnp.int32)
-
-    def take(step, order):
-        epoch, batch = step // batches, step % batches
-        order = jax.lax.cond(batch == 0, shuffled, lambda _: order, epoch)
-        position = batch * batch_size + jnp.arange(batch_size)
-        rows = order[jnp.minimum(position, used.shape[0] - 1)]
-        weights = jnp.where(position < count, coreset.weights[rows], 0)
-        return Coreset(coreset.x[rows], coreset.y[rows], weights), order
-
-    return take

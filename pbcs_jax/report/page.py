@@ -4,6 +4,7 @@ import html
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from matplotlib.figure import Figure
 
@@ -17,6 +18,9 @@ Entry = tuple[str, str, Figure | Film | Rows]
 
 Fact = tuple[str, object]
 """`(label, value)`; a value may be a `Cell` with a link."""
+
+_DRAWN: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
+"""PNGs of figures that are shown."""
 
 _STYLE = """
 :root { color-scheme: light dark; --text: #1f2328; --muted: #59636e; --line: #d8dee4;
@@ -181,5 +185,9 @@ def _section(title: str, caption: str, content: Figure | Film | Rows) -> str:
 
 
 def _encoded(figure: Figure | Film) -> tuple[str, bytes]:
-    """The kind of picture, and its bytes."""
-    return ("gif", figure.gif) if isinstance(figure, Film) else ("png", to_png(figure))
+    """The kind of picture, and its bytes, which are drawn once for the file and for the page."""
+    if isinstance(figure, Film):
+        return "gif", figure.gif
+    if figure not in _DRAWN:
+        _DRAWN[figure] = to_png(figure)
+    return "png", _DRAWN[figure]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import forked  # noqa: F401 (a fixture)
 
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments.features import EXPERIMENT, patches
@@ -87,9 +88,9 @@ def test_a_table(tmp_path):
         ("--config.methods=('pbcs','herding')", "method is 'herding'"),
     ],
 )
-def test_mistakes_are_named(tmp_path, flag, said):
+def test_mistakes_are_named(tmp_path, forked, flag, said):  # noqa: F811
     flags = ("--config=configs/mnist_features.py:smoke", f"--workdir={tmp_path / 'run'}")
-    done = launch(*flags, flag)
+    done = forked(*flags, flag)
     assert done.returncode == 2 and said in done.stderr
     assert "Traceback" not in done.stderr
 

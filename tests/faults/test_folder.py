@@ -20,8 +20,10 @@ from pbcs_jax.experiments import EXPERIMENTS, lock, selection, workdir
 from pbcs_jax.experiments.checkpoints import Checkpoints
 from pbcs_jax.experiments.judge import Judge
 from pbcs_jax.experiments.metrics import MetricsLog
+from pbcs_jax.nets import MLP
 from pbcs_jax.outer import loop
 from pbcs_jax.report import files
+from pbcs_jax.select import select_coreset
 
 STATE = loop.init(jax.random.key(0), 5, 2)
 
@@ -141,13 +143,14 @@ def test_metrics_carry_the_step_of_the_state_and_are_written_anew(tmp_path):
 
 
 def test_a_killed_judge_goes_on_with_the_next_network(tmp_path, monkeypatch):
-    path = write_data(tmp_path / "data.npz")
-    seeds = {"evaluation.num_seeds": jax.device_count() + 3, "methods": ("pbcs",)}
+    path, devices = write_data(tmp_path / "data.npz"), jax.local_devices()[:2]
+    monkeypatch.setattr(jax, "local_devices", lambda: devices)
+    seeds = {"evaluation.num_seeds": 5, "methods": ("pbcs",)}
     whole, _ = start(tmp_path / "whole", path, **seeds)
     judge, judged = Judge.__call__, []
 
-    def killed(self, coresets, done=0):
-        for accuracies in judge(self, coresets, done):
+    def killed(self, coresets, done=0, kept=None):
+        for accuracies in judge(self, coresets, done, kept):
             judged.append((done, len(accuracies)))
             yield accuracies
             raise KeyboardInterrupt
@@ -160,9 +163,9 @@ def test_a_killed_judge_goes_on_with_the_next_network(tmp_path, monkeypatch):
         only.setattr(selection, "select", None)
         only.setattr(Judge, "__call__", judge)
         again, _ = start(tmp_path / "killed", path, **seeds)
-    assert judged == [(0, jax.device_count())]
+    assert judged == [(0, 2)]
     runs = [summary["methods"]["pbcs"]["test_accuracy"]["runs"] for summary in (whole, again)]
-    assert runs[0] == runs[1] and len(runs[0]) == jax.device_count() + 3
+    assert runs[0] == runs[1] and len(runs[0]) == 5
     assert not (tmp_path / "killed" / "judging").exists()
 
 
@@ -241,6 +244,17 @@ def test_a_record_says_what_is_wrong_with_it(tmp_path):
             files.read_record(file)
     files.write_record(file, {"a": np.float32(0.1), "name": "gr\udcff"})
     assert files.read_record(file) == {"a": float(np.float32(0.1)), "name": "gr\udcff"}
+
+
+def test_jax_forgets_what_many_selections_left(monkeypatch):
+    emptied, x = [], np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    clear = jax.clear_caches
+    monkeypatch.setattr(jax, "clear_caches", lambda: (emptied.append(True), clear()))
+    monkeypatch.setattr(loop, "FORGET_ALL", 3)
+    for number in range(3):
+        options = {"objective": "kernel", "outer_steps": 1, "progress": False}
+        select_coreset(number, x, np.arange(20) % 2, MLP(num_classes=2, hidden=(4,)), 3, **options)
+    assert emptied
 
 
 def test_fingerprints_see_each_bit_of_small_data_and_rows_of_large(monkeypatch):

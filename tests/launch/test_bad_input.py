@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 from command_line import assert_one_line, launch, write_npz
+from forked import forked  # noqa: F401 (a fixture)
 
 SMOKE = "--config=configs/mnist.py:smoke"
 NPZ = "--config=configs/npz.py:smoke"
@@ -48,10 +49,10 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_gets_one_line_and_leaves_no_result(name, tmp_path):
+def test_bad_input_gets_one_line_and_leaves_no_result(name, tmp_path, forked):  # noqa: F811
     arguments, said = BAD[name]
     workdir = tmp_path / "run"
-    assert_one_line(launch(*arguments, f"--workdir={workdir}"), said)
+    assert_one_line(forked(*arguments, f"--workdir={workdir}"), said)
     for final in ("coreset.npz", "summary.json", "report.html"):
         assert not (workdir / final).exists()
     assert not list(tmp_path.rglob("*.tmp"))
@@ -74,10 +75,10 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("name", BAD_FILES)
-def test_bad_files_get_one_line(name, tmp_path):
+def test_bad_files_get_one_line(name, tmp_path, forked):  # noqa: F811
     make, said = BAD_FILES[name]
     make(tmp_path / "bad.npz")
-    done = launch(
+    done = forked(
         NPZ, f"--config.data.path={tmp_path / 'bad.npz'}", f"--workdir={tmp_path / 'run'}"
     )
     assert_one_line(done, said)
