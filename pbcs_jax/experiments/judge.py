@@ -18,18 +18,28 @@ from pbcs_jax.experiments.task import Task
 from pbcs_jax.nets.model import as_model
 from pbcs_jax.objectives.network import Network, network_objective
 from pbcs_jax.outer.base import Objective
+from pbcs_jax.rows import Rows
 
-Make = Callable[[int, Mesh], Objective]
-"""`(size, mesh) -> evaluate`, which trains fresh networks on what its masks choose."""
+Make = Callable[[int, Mesh, Any], Objective]
+"""`(size, mesh, rows) -> evaluate`, which trains fresh networks on what its masks choose; of all
+candidates, or of those whose indices are given."""
 
 
 class Judge:
     """Trains fresh networks on what was chosen: the last step's accuracy on the test set."""
 
-    def __init__(self, make: Make, n: int, key: jax.Array):
-        """`n` is the number of things to choose from; `key` is the same for all methods."""
-        self._make = lambda size, mesh: jax.jit(make(size, mesh))
+    def __init__(self, make: Make, n: int, key: jax.Array, by_rows: bool = False):
+        """How it judges.
+
+        Args:
+          make: the training.
+          n: the number of things to choose from.
+          key: the same for all methods.
+          by_rows: whether only what was chosen is read.
+        """
+        self._make = lambda size, mesh, rows: jax.jit(make(size, mesh, rows))
         self._n = n
+        self._by_rows = by_rows
         self._key = key
         self._compiled: dict[tuple[int, int], Any] = {}
 
@@ -44,11 +54,16 @@ class Judge:
         devices = jax.local_devices()  # process 0 judges alone
         if devices[0].platform == "cpu":  # a device without a coreset would only take up a core
             devices = devices[: len(coresets)]
-        mesh = mask_mesh(devices)
-        if (size, mesh.size) not in self._compiled:
-            self._compiled[size, mesh.size] = self._make(size, mesh)
-        train = self._compiled[size, mesh.size]
-        masks = np.zeros((len(coresets), self._n), np.float32)
+        mesh, n = mask_mesh(devices), self._n
+        if self._by_rows:
+            rows = np.unique(np.concatenate(coresets))
+            coresets = [np.searchsorted(rows, indices) for indices in coresets]
+            train, n = self._make(size, mesh, rows), len(rows)
+        else:
+            if (size, mesh.size) not in self._compiled:
+                self._compiled[size, mesh.size] = self._make(size, mesh, None)
+            train = self._compiled[size, mesh.size]
+        masks = np.zeros((len(coresets), n), np.float32)
         for row, indices in enumerate(coresets):
             masks[row, indices] = 1
         for start in range(done, len(coresets), mesh.size):
@@ -70,14 +85,17 @@ def make_judges(
     """
 
     def make(net):
-        def objective(size, mesh):
+        def objective(size, mesh, chosen):
             choice = task.choice(size)
             rows = choice.levels[-1] or len(problem.y)
             inner = config_lib.evaluation_settings(config, rows)
+            x, y = problem.x, problem.y
+            if chosen is not None:
+                x, y = x[chosen], y[chosen]
             return network_objective(
                 as_model(net),
-                problem.x,
-                problem.y,
+                x,
+                y,
                 choice,
                 Network(inner, outer_loss="error_rate", outer_on=task.outer_on),
                 validation=(problem.x_test, problem.y_test),
@@ -87,4 +105,5 @@ def make_judges(
         return objective
 
     nets = config_lib.judge_nets(config, problem.num_classes)
-    return {name: Judge(make(net), task.n, key) for name, net in nets.items()}
+    by_rows = isinstance(problem.x, Rows)
+    return {name: Judge(make(net), task.n, key, by_rows) for name, net in nets.items()}
