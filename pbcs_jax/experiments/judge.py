@@ -20,26 +20,31 @@ from pbcs_jax.objectives.network import Network, network_objective
 from pbcs_jax.outer.base import Objective
 from pbcs_jax.rows import Rows
 
-Make = Callable[[int, Mesh, Any], Objective]
-"""`(size, mesh, rows) -> evaluate`, which trains fresh networks on what its masks choose; of all
-candidates, or of those whose indices are given."""
+Make = Callable[[int, Mesh], Objective]
+"""`(size, mesh) -> evaluate`, which trains fresh networks on what its masks choose."""
 
 
 class Judge:
     """Trains fresh networks on what was chosen: the last step's accuracy on the test set."""
 
-    def __init__(self, make: Make, n: int, key: jax.Array, by_rows: bool = False):
+    def __init__(
+        self,
+        make: Make,
+        n: int,
+        key: jax.Array,
+        of_rows: Callable[[np.ndarray], Make] | None = None,
+    ):
         """How it judges.
 
         Args:
           make: the training.
           n: the number of things to choose from.
           key: the same for all methods.
-          by_rows: whether only what was chosen is read.
+          of_rows: where candidates are too many to hold: the training with these of them alone.
         """
-        self._make = lambda size, mesh, rows: jax.jit(make(size, mesh, rows))
+        self._make = lambda size, mesh: jax.jit(make(size, mesh))
         self._n = n
-        self._by_rows = by_rows
+        self._of_rows = of_rows
         self._key = key
         self._compiled: dict[tuple[int, int], Any] = {}
 
@@ -55,13 +60,13 @@ class Judge:
         if devices[0].platform == "cpu":  # a device without a coreset would only take up a core
             devices = devices[: len(coresets)]
         mesh, n = mask_mesh(devices), self._n
-        if self._by_rows:
+        if self._of_rows is not None:
             rows = np.unique(np.concatenate(coresets))
             coresets = [np.searchsorted(rows, indices) for indices in coresets]
-            train, n = self._make(size, mesh, rows), len(rows)
+            train, n = jax.jit(self._of_rows(rows)(size, mesh)), len(rows)
         else:
             if (size, mesh.size) not in self._compiled:
-                self._compiled[size, mesh.size] = self._make(size, mesh, None)
+                self._compiled[size, mesh.size] = self._make(size, mesh)
             train = self._compiled[size, mesh.size]
         masks = np.zeros((len(coresets), n), np.float32)
         for row, indices in enumerate(coresets):
@@ -84,14 +89,11 @@ def make_judges(
     All methods meet the same judges with the same key: they start from the same weights.
     """
 
-    def make(net):
-        def objective(size, mesh, chosen):
+    def make(net, x, y):
+        def objective(size, mesh):
             choice = task.choice(size)
-            rows = choice.levels[-1] or len(problem.y)
+            rows = choice.levels[-1] or len(y)
             inner = config_lib.evaluation_settings(config, rows)
-            x, y = problem.x, problem.y
-            if chosen is not None:
-                x, y = x[chosen], y[chosen]
             return network_objective(
                 as_model(net),
                 x,
@@ -105,5 +107,10 @@ def make_judges(
         return objective
 
     nets = config_lib.judge_nets(config, problem.num_classes)
-    by_rows = isinstance(problem.x, Rows)
-    return {name: Judge(make(net), task.n, key, by_rows) for name, net in nets.items()}
+    x, y = problem.x, problem.y
+
+    def judge(net):
+        of_rows = lambda chosen: make(net, x[chosen], y[chosen])  # noqa: E731
+        return Judge(make(net, x, y), task.n, key, of_rows if isinstance(x, Rows) else None)
+
+    return {name: judge(net) for name, net in nets.items()}

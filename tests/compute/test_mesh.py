@@ -56,18 +56,20 @@ def exchanges(program):
 
 
 @pytest.mark.parametrize("estimator", ["pge", "hybrid"])
-@pytest.mark.parametrize("name", ["network", "kernel"])
-def test_in_an_outer_step_processes_exchange_losses_and_one_mean(name, estimator, monkeypatch):
+@pytest.mark.parametrize("name", ["network", "kernel", "kernel by rows"])
+def test_what_processes_exchange_in_an_outer_step(name, estimator, monkeypatch):
     """More exchanges, in no order, and two processes can wait in different ones for ever."""
     monkeypatch.setattr(mesh_lib.processes, "span", lambda mesh: True)
     monkeypatch.setattr(mesh_lib, "LARGEST_GATHERED", 100)
     n, size, num_masks = 200, 20, 4
-    x = np.random.default_rng(0).normal(size=(n, 6)).astype(np.float32)
+    d, capacity = 50, 40 if name != "kernel by rows" else 56
+    x = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
     y, is_hybrid = np.arange(n) % 3, estimator == "hybrid"
     compute = pbcs.Compute(pbcs.mask_mesh(jax.devices()[:2]))
-    if name == "kernel":
+    if name.startswith("kernel"):
+        kernel = pbcs.Kernel(ridge=0.1)
         evaluate = pbcs.kernel_objective(
-            *(x, y, pbcs.Kernel(ridge=0.1)), capacity=40, path=is_hybrid, compute=compute
+            *(x, y, kernel), capacity=capacity, path=is_hybrid, compute=compute
         )
     else:
         evaluate = pbcs.network_objective(
@@ -82,7 +84,13 @@ def test_in_an_outer_step_processes_exchange_losses_and_one_mean(name, estimator
     state, placed, everywhere = loop._place(state, evaluate)
     program = loop._compiled_step.lower(state, placed, settings, everywhere).compile().as_text()
     losses, mean = ("all-gather", f"f32[{num_masks},3]"), ("all-reduce", f"f32[{n}]")
-    assert exchanges(program) == [losses, *[mean] * is_hybrid]
+    expected = [losses, *[mean] * is_hybrid]
+    if name == "kernel by rows":  # the chosen rows, the sums over all rows, and path gradients
+        sums = 3 * num_masks + is_hybrid * num_masks * 3 * d
+        expected = [("all-reduce", f"f32[{num_masks * capacity * (d + 3)}]")]
+        expected += [("all-reduce", f"f32[{sums}]")]
+        expected += [("all-gather", f"f32[{num_masks},{n}]")] * is_hybrid
+    assert exchanges(program) == expected
 
 
 def test_devices_meet_once():
