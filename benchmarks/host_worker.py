@@ -15,7 +15,8 @@ _OUT = flags.DEFINE_string("out", "", "Where process 0 writes what was found.")
 _DIFFERS = flags.DEFINE_enum("differs", "", ["", "x", "y", "key"], "What differs on the others.")
 _ADDRESS = flags.DEFINE_list("address", [], "HOST:PORT, how many processes, number of this one.")
 
-N, SIZE = 48, 12
+# So few that programs are compiled for one number of rows.
+N, SIZE = 16, 8
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
