@@ -120,15 +120,19 @@ def predict(job: Job, devices: str) -> Predicted:
     kind, count = parse(devices)
     if kind == "core":
         found = step(job, 1, "cpu")
+        memory = found.memory + found.each
         units = Cost(**json.loads(FITTED.read_text())["seconds_per_unit"])
         seconds = sum(a * b for a, b in zip(units, found.cost, strict=True))
-        return Predicted(seconds, found.memory, 0.0, found.fed)
+        return Predicted(seconds, memory, 0.0, found.fed)
     device = DEVICES[kind]
     # Devices beyond the number of masks would have nothing to do; the kernel shares its rows.
     used = count if job.network is None else min(count, job.settings.num_masks)
     found = step(job, used, device.platform)
     dtype = job.network.inner.dtype if job.network is not None else "float32"
-    return Predicted(seconds_on(device, found, dtype), found.memory, found.exchanged, found.fed)
+    # As many networks side by side as there is room for, as in `compute.plan`.
+    room = int(device.memory / 2 / max(found.each, 1))
+    memory = found.memory + found.each * max(min(found.networks, room), found.networks > 0)
+    return Predicted(seconds_on(device, found, dtype), memory, found.exchanged, found.fed)
 
 
 def job_of(

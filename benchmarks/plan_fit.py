@@ -1,13 +1,16 @@
 """The cost model of `benchmarks.plan` on this machine: fitted on some settings, checked on others.
 
-    taskset -c 1 python -m benchmarks.plan_fit --out=benchmarks/results/plan.json
+    taskset -c 1 python -m benchmarks.plan_fit
+    taskset -c 1 python -m benchmarks.plan_fit --only="a million"     measures these, fits anew
 
 Seconds are those of the processor, per outer step, on one core: the median of --repeats steps. The
 model is linear in what `benchmarks.cost` counts, with coefficients of at least 0.
 """
 
+import json
 import statistics
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,6 +27,7 @@ from pbcs_jax.outer import loop, masks
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/plan.json", "Where the JSON goes.")
 _REPEATS = flags.DEFINE_integer("repeats", 5, "Steps of each setting.", lower_bound=3)
+_ONLY = flags.DEFINE_string("only", "", "Of settings that were measured, those with this in them.")
 
 PICTURE = (28, 28, 1)
 
@@ -48,7 +52,7 @@ FITTED = {
     "ConvNet-8, K = 25": _network(nets.ConvNet(width=8), 1_000, 25, 10),
     "ConvNet-8, K = 100": _network(nets.ConvNet(width=8), 10_000, 100, 10),
     "ConvNet-16, K = 50": _network(nets.ConvNet(width=16), 1_000, 50, 10, num_masks=4),
-    "MLP, n = 1,000,000": _network(nets.MLP(hidden=(8,)), 1_000_000, 50, 5, shape=(16,)),
+    "MLP, n = a million": _network(nets.MLP(hidden=(8,)), 1_000_000, 50, 5, shape=(16,)),
     "kernel, pge, n = 200,000, d = 64": _kernel(200_000, 64, 200),
     "kernel, hybrid, n = 50,000, d = 256": _kernel(50_000, 256, 500, estimator="hybrid"),
     "kernel, differences, n = 100,000, d = 128": _kernel(
@@ -114,9 +118,11 @@ def main(_: list[str]) -> None:
     """Prints the table and writes the coefficients."""
     jobs = FITTED | CHECKED
     costs = {name: step(job, 1, "cpu").cost for name, job in jobs.items()}
-    seconds = {}
+    file, seconds = Path(_OUT.value), {}
+    before = json.loads(file.read_text())["settings"] if _ONLY.value and file.exists() else {}
     for name, job in jobs.items():
-        seconds[name] = measured(job, _REPEATS.value)
+        is_known = name in before and _ONLY.value not in name
+        seconds[name] = before[name]["measured"] if is_known else measured(job, _REPEATS.value)
         print(f"{name}: {seconds[name]:.3f} s", *(f"{c:.2e}" for c in costs[name]), flush=True)
     unit = fit([costs[name] for name in FITTED], [seconds[name] for name in FITTED])
     rows, results = [], {}

@@ -1,6 +1,7 @@
 """What one outer step of a job consists of, per device, traced from shapes alone."""
 
 import dataclasses
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import pbcs_jax as pbcs
 from benchmarks import cost
 from pbcs_jax.compute.chunks import in_chunks
+from pbcs_jax.compute.plan import traced_bytes
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.train import Coreset, train, train_and_differentiate
 from pbcs_jax.nets import backend
@@ -52,13 +54,18 @@ class Step(NamedTuple):
 
     Attributes:
       cost: of all its masks.
-      memory: bytes that the device holds: data, masks, and one group of networks.
+      memory: bytes that the device holds: data and masks.
+      each: bytes that one network in training needs at most, none of its arrays freed; 0 of the
+        kernel.
+      networks: how many the device trains.
       exchanged: bytes that each device receives from the others.
       fed: bytes that come from its host.
     """
 
     cost: cost.Cost
     memory: float
+    each: float
+    networks: int
     exchanged: float
     fed: float
 
@@ -140,17 +147,19 @@ def _by_networks(job: Job, devices: int, platform: str) -> Step:
         found += cost.of(slopes, variables, variables["params"], *candidates).times(path_steps)
     # Side by side they are as many operations as one.
     together = 1 if platform == "cpu" else mine
-    found = found.times(mine)._replace(ops=found.ops * mine / together)
+    found = found.times(mine)
+    found = found._replace(ops=found.ops / together)
     weights = sum(a.size * 4 for a in jax.tree.leaves(variables))
-    batch = inner.batch_size or capacity
-    sample = 4 * _size(job.shape)
-    activations = 2 * pbcs_bytes(model, variables, job.shape) * batch
-    held = together * (4 * weights + activations + capacity * sample)
-    held += outer * sample if job.by_rows else (job.n + job.outer) * sample
+    half = 2 if inner.dtype == "bfloat16" else 1
+    forward = traced_bytes(lambda v, x: model.apply(v, x)[0], variables, _array(1, *job.shape))
+    sample = 4 * math.prod(job.shape)
+    rows = (inner.batch_size or capacity) * 2 * forward / half
+    each = 4 * weights + max(rows, 256 * forward) + capacity * sample
+    held = outer * sample if job.by_rows else (job.n + job.outer) * sample
     held += 6 * 4 * job.n * job.settings.num_masks
     exchanged = 12.0 * job.settings.num_masks + (8.0 * job.n if path_steps else 0.0)
-    fed = (mine * capacity + outer) * _size(job.shape) if job.by_rows else 0
-    return Step(found, float(held), exchanged * (devices > 1), float(fed))
+    fed = (mine * capacity + outer) * math.prod(job.shape) if job.by_rows else 0
+    return Step(found, float(held), each, mine, exchanged * (devices > 1), float(fed))
 
 
 def _by_kernel(job: Job, devices: int, platform: str) -> Step:
@@ -174,18 +183,4 @@ def _by_kernel(job: Job, devices: int, platform: str) -> Step:
     held = 4.0 * own * (d + c + 2) + 6 * 4 * job.n * m + 4 * m * (2 * capacity * d + d * d)
     exchanged = 4.0 * m * (capacity * (d + c) + (c * d if path or differences else 0) + 3)
     exchanged += 4.0 * m * job.n * (path or differences)
-    return Step(found, held, exchanged * (devices > 1), 0.0)
-
-
-def pbcs_bytes(model: Any, variables: Any, shape: tuple[int, ...]) -> float:
-    """Bytes of all arrays of a forward pass of one example."""
-    from pbcs_jax.compute.plan import traced_bytes
-
-    return traced_bytes(lambda v, x: model.apply(v, x)[0], variables, _array(1, *shape))
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for one in shape:
-        size *= one
-    return size
+    return Step(found, held, 0.0, 0, exchanged * (devices > 1), 0.0)
