@@ -176,6 +176,8 @@ def run(
     take_step = _step_on_host
     if not isinstance(placed, OnHost):
         take_step = partial(_donating_step, everywhere=everywhere)
+        if everywhere is not None and processes.span(everywhere.mesh):
+            take_step = _compiled_together(state, placed, settings, everywhere)
     # CPU devices share their threads: exchanges of several steps at once can leave each other none.
     waits = jax.default_backend() == "cpu" and len(state.probabilities.devices()) > 1
     history: list[Metrics] = []
@@ -223,6 +225,20 @@ def _step(
     next_key, evaluate_key, drawn = _draw(state, settings)
     evaluation = evaluate(evaluate_key, drawn)
     return _update(state, next_key, drawn, evaluation, settings, everywhere)
+
+
+def _compiled_together(
+    state: State, placed: Partial, settings: Settings, everywhere: NamedSharding
+) -> Callable[[State, Partial, Settings], tuple[State, Metrics]]:
+    """The step, when all processes have compiled it.
+
+    CPU processes connect at the first exchange, and give up after 30 seconds. One that shares its
+    cores with other programs can take longer than that to compile what another has ready.
+    """
+    with_settings = {"settings": settings, "everywhere": everywhere}
+    compiled = _donating_step.lower(state, placed, **with_settings).compile()
+    processes.gather("compiled")
+    return lambda state, placed, _: compiled(state, placed)
 
 
 def _step_on_host(state: State, objective: OnHost, settings: Settings) -> tuple[State, Metrics]:
