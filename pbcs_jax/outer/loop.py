@@ -173,7 +173,7 @@ def run(
     """
     state, placed, everywhere = _place(state, evaluate)
     state = jax.tree.map(jnp.copy, state)  # the caller's own is not donated
-    take_step = _step_on_host
+    take_step: Any = _step_on_host
     if not isinstance(placed, OnHost):
         take_step = partial(_donating_step, everywhere=everywhere)
         if everywhere is not None and processes.span(everywhere.mesh):
