@@ -50,6 +50,24 @@ class Rows:
         """`(n, ...)`."""
         return (self.count, *self[np.zeros(1, int)].shape[1:])
 
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the rows."""
+        return self[np.zeros(1, int)].dtype
+
+    def then(self, function: Callable[[np.ndarray], np.ndarray]) -> "Rows":
+        """Rows that pass through a function, row by row, when they are taken.
+
+        >>> Rows(lambda indices: indices[:, None], 5).then(lambda rows: 2 * rows).some(2).tolist()
+        [[0], [8]]
+        """
+        return Rows(lambda indices: function(self[indices]), self.count)
+
     def __getitem__(self, indices: np.ndarray) -> np.ndarray:
         rows = np.asarray(self.take(indices))
         if rows.ndim < 2 or len(rows) != len(indices) or rows.dtype.kind not in "uif":

@@ -64,7 +64,7 @@ def replicate(tree: Any, mesh: Mesh) -> Any:
     return processes.place(tree, NamedSharding(mesh, PartitionSpec()))
 
 
-def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
+def map_masks(function: Callable, mesh: Mesh, chunk: int, is_spread: bool = False) -> Callable:
     """`function` for all masks, spread over the mesh, `chunk` of them at once on each device.
 
     M need not divide by the number of devices: some then have fewer masks than others.
@@ -74,6 +74,7 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         `mapped` a pytree of this mask's own arrays.
       mesh: from `mask_mesh`.
       chunk: masks that a device works on side by side (`vmap`), one chunk after another.
+      is_spread: whether each device has its own masks' arrays already, and no others.
 
     Returns:
       `(shared, mapped with a leading axis [M, ...]) -> outputs with a leading axis [M, ...]`.
@@ -102,6 +103,12 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         padding = -num_masks % mesh.size
         places = jnp.arange(num_masks + padding)
         fill = jnp.minimum(places, num_masks - 1)
+        # What is given is on every device, and each takes its own rows. Otherwise the partitioner
+        # would also draw and pack the masks in shares, with ten exchanges per step in no order:
+        # processes that start different ones wait for each other for ever.
+        everywhere = NamedSharding(mesh, PartitionSpec())
+        if not is_spread:
+            mapped = jax.lax.with_sharding_constraint(mapped, everywhere)
         mapped_and_filled = jax.tree.map(lambda leaf: leaf[fill] if padding else leaf, mapped)
         outputs = spread(shared, mapped_and_filled, places < num_masks)
         leaves, structure = jax.tree.flatten(outputs)
@@ -116,8 +123,9 @@ def map_masks(function: Callable, mesh: Mesh, chunk: int) -> Callable:
         packed = jax.vmap(lambda tree: ravel_pytree(tree)[0])(outputs)
         packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, rows))
         # Every device gets all losses: the little that follows is done by each for itself.
-        packed = jax.lax.with_sharding_constraint(packed, NamedSharding(mesh, PartitionSpec()))
-        small = iter(jax.vmap(unpack)(packed[:num_masks]))
+        packed = jax.lax.with_sharding_constraint(packed, everywhere)
+        unpacked = jax.vmap(unpack)(packed[:num_masks])
+        small = iter(jax.lax.with_sharding_constraint(unpacked, everywhere))
         found = [
             leaf if is_large else next(small) for leaf, is_large in zip(leaves, large, strict=True)
         ]

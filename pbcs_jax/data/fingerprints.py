@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 
 from pbcs_jax.data.sources import Dataset
+from pbcs_jax.rows import Rows
 
 LARGEST = 1 << 30
 """Bytes up to which all of an array is hashed."""
@@ -18,10 +19,13 @@ def fingerprint(dataset: Dataset) -> dict[str, str]:
     return {name: _text(array) for name, array in arrays.items()}
 
 
-def _text(array: np.ndarray) -> str:
+def _text(array: np.ndarray | Rows) -> str:
     kind = "sha256"
-    rows = array
-    if array.nbytes > LARGEST:
+    if isinstance(array, Rows):
+        kind, rows = f"sha256 of {ROWS} rows", array.some(ROWS)
+    elif array.nbytes <= LARGEST:
+        rows = array
+    else:
         kind = f"sha256 of {ROWS} rows"
         rows = array[np.linspace(0, len(array) - 1, ROWS).astype(np.int64)]
     found = hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()

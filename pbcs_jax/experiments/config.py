@@ -46,9 +46,9 @@ def _common() -> dict[str, Any]:
     return {
         "seed": 0,
         "data": {
-            "source": "auto",  # tfds, bundled, npz or auto
+            "source": "auto",  # tfds, bundled, npz, npy or auto
             "name": "mnist",
-            "path": "",  # of an npz file
+            "path": "",  # of an npz file, or of a folder of npy files
             "dir": "",  # of tensorflow-datasets; empty is its default
             "num_validation": 0,  # clean outer data; 0: the training samples themselves
         },
@@ -259,6 +259,11 @@ def load_problem(config: ConfigDict) -> data.Problem:
     noise, factor = config.noise, config.imbalance.factor
     if "continual" in config:
         noise, factor = ConfigDict({"kind": "none", "rate": 0.0}), 1.0
+    if source.source == "npy" and config.experiment != "summarization":
+        raise UserError(
+            f"data.source is 'npy', for the experiment 'summarization', and this is "
+            f"{config.experiment!r}: use 'npz'"
+        )
     dataset = data.load(source.source, name=source.name, path=source.path, dir=source.dir)
     problem = data.make_problem(
         dataset,

@@ -26,6 +26,7 @@ from pbcs_jax.objectives.network import Network
 from pbcs_jax.objectives.network_spans import InSpans, network_in_spans
 from pbcs_jax.outer.base import Objective
 from pbcs_jax.processes import Ended
+from pbcs_jax.rows import Rows
 
 Make = Callable[[int, Mesh], Objective | InSpans]
 """`(size, mesh) -> evaluate`, which trains fresh networks on what its masks choose, in one call or
@@ -53,10 +54,24 @@ class _Halfway(NamedTuple):
 class Judge:
     """Trains fresh networks on what was chosen: the last step's accuracy on the test set."""
 
-    def __init__(self, make: Make, n: int, key: jax.Array):
-        """`n` is the number of things to choose from; `key` is the same for all methods."""
+    def __init__(
+        self,
+        make: Make,
+        n: int,
+        key: jax.Array,
+        of_rows: Callable[[np.ndarray], Make] | None = None,
+    ):
+        """How it judges.
+
+        Args:
+          make: the training.
+          n: the number of things to choose from.
+          key: the same for all methods.
+          of_rows: where candidates are too many to hold: the training with these of them alone.
+        """
         self._make = make
         self._n = n
+        self._of_rows = of_rows
         self._key = key
         self._compiled: dict[tuple[int, int], Any] = {}
 
@@ -74,12 +89,16 @@ class Judge:
         devices = jax.local_devices()  # process 0 judges alone
         if devices[0].platform == "cpu":  # a device without a coreset would only take up a core
             devices = devices[: len(coresets)]
-        mesh = mask_mesh(devices)
-        if (size, mesh.size) not in self._compiled:
-            made = self._make(size, mesh)
-            self._compiled[size, mesh.size] = made if isinstance(made, InSpans) else jax.jit(made)
-        train = self._compiled[size, mesh.size]
-        masks = np.zeros((len(coresets), self._n), np.float32)
+        mesh, n = mask_mesh(devices), self._n
+        if self._of_rows is not None:
+            rows = np.unique(np.concatenate(coresets))
+            coresets = [np.searchsorted(rows, indices) for indices in coresets]
+            train, n = _program(self._of_rows(rows)(size, mesh)), len(rows)
+        else:
+            if (size, mesh.size) not in self._compiled:
+                self._compiled[size, mesh.size] = _program(self._make(size, mesh))
+            train = self._compiled[size, mesh.size]
+        masks = np.zeros((len(coresets), n), np.float32)
         for row, indices in enumerate(coresets):
             masks[row, indices] = 1
         for start in range(done, len(coresets), mesh.size):
@@ -94,6 +113,11 @@ class Judge:
                     "a network of the evaluation diverged: lower evaluation.learning_rate"
                 )
             yield np.asarray(evaluation.metrics["outer_accuracy"], float).round(6).tolist()
+
+
+def _program(made: Objective | InSpans) -> Any:
+    """What is called: in spans, or in one call, which is compiled whole."""
+    return made if isinstance(made, InSpans) else jax.jit(made)
 
 
 def _in_spans(
@@ -141,15 +165,15 @@ def make_judges(
     All methods meet the same judges with the same key: they start from the same weights.
     """
 
-    def make(net):
+    def make(net, x, y):
         def objective(size, mesh):
             choice = task.choice(size)
-            rows = choice.levels[-1] or len(problem.y)
+            rows = choice.levels[-1] or len(y)
             inner = config_lib.evaluation_settings(config, rows)
             return network_in_spans(
                 as_model(net),
-                problem.x,
-                problem.y,
+                x,
+                y,
                 choice,
                 Network(inner, outer_loss="error_rate", outer_on=task.outer_on),
                 validation=(problem.x_test, problem.y_test),
@@ -159,4 +183,10 @@ def make_judges(
         return objective
 
     nets = config_lib.judge_nets(config, problem.num_classes)
-    return {name: Judge(make(net), task.n, key) for name, net in nets.items()}
+    x, y = problem.x, problem.y
+
+    def judge(net):
+        of_rows = lambda chosen: make(net, x[chosen], y[chosen])  # noqa: E731
+        return Judge(make(net, x, y), task.n, key, of_rows if isinstance(x, Rows) else None)
+
+    return {name: judge(net) for name, net in nets.items()}

@@ -11,6 +11,7 @@ from pbcs_jax import npz
 from pbcs_jax.baselines import BASELINES, Candidates
 from pbcs_jax.choices import Samples
 from pbcs_jax.data import Problem
+from pbcs_jax.errors import check_known
 from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.experiments.selection import CHOICE
 from pbcs_jax.experiments.task import Chosen, Experiment, Task
@@ -19,7 +20,11 @@ from pbcs_jax.report.figures import class_counts, contact_sheet
 from pbcs_jax.report.files import read_record
 from pbcs_jax.report.page import Entry
 from pbcs_jax.report.selection import choice_entries, chosen_table, suspect_table
+from pbcs_jax.rows import Rows
 from pbcs_jax.select import select_coreset, soften
+
+BY_LABELS = ("pbcs", "uniform", "stratified")
+"""Methods for candidates that are too many to hold."""
 
 
 def _task(config: ConfigDict, problem: Problem) -> Task:
@@ -34,11 +39,14 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
     if objective == "auto":
         length = f"{config.time_budget:g} s without compiling"
     wrong = np.mean(problem.y != problem.y_true)
+    x, held_out = problem.x, problem.validation
+    if isinstance(x, Rows):
+        for method in config.methods:
+            check_known("method", method, BY_LABELS, ": the others read all of x")
+        x, held_out = np.zeros((len(x), 1), np.float32), None  # not looked at
     return Task(
         n=len(problem.y),
-        candidates=Candidates(
-            problem.x, problem.y, problem.num_classes, model, problem.validation, scale=False
-        ),
+        candidates=Candidates(x, problem.y, problem.num_classes, model, held_out, scale=False),
         baselines=BASELINES,
         select=_selection(config, problem),
         choice=lambda size: Samples((size,)),

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pbcs_jax.errors import check_number, check_switch
+from pbcs_jax.errors import check_known, check_number, check_switch
 from pbcs_jax.inner import span
 from pbcs_jax.inner.batches import Coreset, epochs
 from pbcs_jax.inner.losses import LossFn
@@ -22,6 +22,7 @@ from pbcs_jax.outer import optimizers
 
 # A model whose training loss ends this many times above where it began has diverged.
 DIVERGED = 2.0
+DTYPES = ("float32", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Inner:
       batch_size: rows per step, reshuffled each epoch; 0 is the whole coreset.
       tolerance: training stops when the gradient's norm is at most this; 0 never stops early.
       shared_init: all masks of an outer step start from the same weights (common random numbers).
+      dtype: 'float32', or 'bfloat16': each step goes through the network in it, with a copy of the
+        weights, which themselves stay in float32, as do the loss, the optimiser and the scoring.
     """
 
     steps: int = 100
@@ -49,8 +52,10 @@ class Inner:
     batch_size: int = 0
     tolerance: float = 0.0
     shared_init: bool = True
+    dtype: str = "float32"
 
     def __post_init__(self):
+        check_known("inner.dtype", self.dtype, DTYPES)
         for name in ("steps", "batch_size"):
             check_number(f"inner.{name}", getattr(self, name), least=0, most=2**31 - 1, whole=True)
         for name in ("tolerance", "weight_decay"):
@@ -254,11 +259,17 @@ def _make_step(
     else:
         take_batch = lambda step, order: (coreset, order)  # noqa: E731
 
+    def apply(params, state, x, **how):
+        """In the type that is asked for, from and to the types that all else has."""
+        if settings.dtype == "float32":
+            return model.apply({"params": params, "state": state}, x, train=True, **how)
+        params, x = _cast((params, x), settings.dtype)
+        outputs, after = model.apply({"params": params, "state": state}, x, train=True, **how)
+        kept = jax.tree.map(lambda new, old: new.astype(old.dtype), after["state"], state)
+        return _cast(outputs, "float32"), {**after, "state": kept}
+
     def mean_loss(params, state, batch, rng):
-        variables = {"params": params, "state": state}
-        outputs, variables = model.apply(
-            variables, batch.x, key=rng, train=True, mask=batch.weights > 0
-        )
+        outputs, variables = apply(params, state, batch.x, key=rng, mask=batch.weights > 0)
         losses = jnp.where(batch.weights > 0, loss_fn(outputs, batch.y), 0)
         total = jnp.sum(batch.weights)
         loss = batch.weights @ losses / jnp.maximum(total, 1e-6)
@@ -284,3 +295,9 @@ def _make_step(
         return Progress(variables, opt_state, progress.step + 1, first, loss, norm, order), total
 
     return step
+
+
+def _cast(tree: Any, dtype: str) -> Any:
+    """Floating-point arrays in another type."""
+    is_float = lambda leaf: jnp.issubdtype(leaf.dtype, jnp.floating)  # noqa: E731
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if is_float(leaf) else leaf, tree)

@@ -29,13 +29,16 @@ class BatchNorm(nn.Module):
         bias = self.param("bias", nn.initializers.zeros_init(), channels)
         if not self.train:
             return (x - mean.value) * (lax.rsqrt(var.value + self.epsilon) * scale) + bias
+        dtype, exact = x.dtype, jnp.promote_types(x.dtype, jnp.float32)
+        # Sums over many pixels need more digits than bfloat16 has.
+        x, scale, bias = (a.astype(exact) for a in (x, scale, bias))
         rows = jnp.ones(len(x), x.dtype) if valid is None else valid.astype(x.dtype)
         share = rows / (jnp.sum(rows) * x.shape[1] * x.shape[2])
         y, batch_mean, batch_var = normalise(x, scale, bias, share, self.epsilon)
         if not self.is_initializing():
             mean.value = self.momentum * mean.value + (1 - self.momentum) * batch_mean
             var.value = self.momentum * var.value + (1 - self.momentum) * batch_var
-        return y
+        return y.astype(dtype)
 
 
 @jax.custom_jvp

@@ -87,7 +87,7 @@ def rows_objective(
         outputs = in_chunks(rows_of, outer_x, cut.outer_chunk)
         return *score(outer_loss, outputs, outer_y), trained.ok
 
-    mapped_over_masks = mesh_lib.map_masks(evaluate_one, mesh, cut.mask_chunk)
+    mapped_over_masks = mesh_lib.map_masks(evaluate_one, mesh, cut.mask_chunk, is_spread=True)
 
     @jax.jit
     def pack(masks):

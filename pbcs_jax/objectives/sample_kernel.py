@@ -19,7 +19,6 @@ all n candidates they are estimated from a few random combinations of their coor
 """
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve
+from jax.sharding import Mesh
 
 from pbcs_jax import progress
 from pbcs_jax.choices import Samples
@@ -36,7 +36,9 @@ from pbcs_jax.errors import UserError, check_known, check_number, check_switch
 from pbcs_jax.inner import losses
 from pbcs_jax.inner.losses import is_classes
 from pbcs_jax.nets.backend import platform
+from pbcs_jax.objectives import kernel_rows
 from pbcs_jax.objectives import ridge as ridge_lib
+from pbcs_jax.objectives import ridge_solution as solution
 from pbcs_jax.objectives.embeddings import embed
 from pbcs_jax.objectives.exchange import Learner, Outer, exchange_samples
 from pbcs_jax.outer import masks
@@ -45,8 +47,6 @@ from pbcs_jax.outer.settings import Settings
 
 # Up to so many numbers the products of all embeddings are kept; beyond, they are made when needed.
 LARGEST_GRAM = 1 << 27
-# Random combinations by which squared lengths are estimated; the relative error is sqrt(2 / this).
-SKETCH = 32
 # Up to this K the policy gradient is affordable.
 SMALL_SIZE = 200
 
@@ -169,21 +169,19 @@ class Kernel:
 
 
 class Data(NamedTuple):
-    """What all masks see. Rows are the n candidates, then the v validation examples.
+    """What all masks see where products of all embeddings are kept: n candidates, then v others.
 
     Attributes:
-      rows: embeddings `[n + v, d]`, or a Gram matrix `[n, n + v]`, its rows of the candidates.
+      rows: the Gram matrix `[n, n + v]`, its rows of the candidates.
       targets: `[c, n + v]`.
       classes: `[n + v]` integers, or the targets of a regression once more.
       weights: `[n + v]`, of the outer loss; they add up to 1.
-      root: `[d, d]` R with R R' the second moments of the outer data; for differences.
     """
 
     rows: jax.Array
     targets: jax.Array
     classes: jax.Array
     weights: jax.Array
-    root: jax.Array | None = None
 
 
 def kernel_objective(
@@ -228,25 +226,36 @@ def kernel_objective(
             "the estimator 'differences' is for the outer loss 'squared_error' and a "
             "candidate_weight of 0: use 'hybrid'"
         )
+    wanted = kernel_rows.Wanted(
+        ridge=ridge,
+        loss_fn=loss_fn,
+        candidate_loss_fn=candidate_loss_fn,
+        are_classes=are_classes,
+        counted=candidate_weight > 0 or validation is None,
+        # Beside validation data the candidates guard against fitting these too well. A wrong label
+        # must not be chosen for its own sake, so the chosen ones are judged by leave-one-out.
+        guarded=candidate_weight > 0 and validation is not None,
+        path=path,
+        differences=differences,
+    )
+    mesh = compute.mesh or mesh_lib.solver_mesh()
+    chunk = compute.mask_chunk
     # Embeddings of fewer numbers than rows have singular products: the primal form is exact there.
     dual = embeddings.shape[1] >= capacity and not differences
-    data, is_gram = gather(
-        embeddings, y, validation, candidate_weight, dual, weights=weights, num_classes=num_classes
+    v = 0 if validation is None else len(validation[1])
+    if not (dual and n * (n + v) <= LARGEST_GRAM):
+        sides = _sides(embeddings, y, validation, candidate_weight, weights, num_classes)
+        if differences:
+            outer = sides.candidates if sides.held_out is None else sides.held_out
+            sides = sides._replace(root=_root(outer.rows, outer.weights))
+        # Embeddings are read once for a whole group of masks.
+        return _by_rows(kernel_rows.place(sides, mesh), wanted, mesh, chunk or 8, capacity)
+    data = gather(
+        embeddings, y, validation, candidate_weight, weights=weights, num_classes=num_classes
     )
-    if differences:
-        data = data._replace(root=_root(data.rows, data.weights))
-    on_cpu = platform() == "cpu"
-    mesh = compute.mesh or mesh_lib.solver_mesh()
     data = mesh_lib.replicate(data, mesh)
-    # Embeddings are read once for a whole chunk; rows of a Gram matrix are a mask's own, and on CPU
-    # those of one stay in the cache.
-    mask_chunk = compute.mask_chunk or (1 if (is_gram or differences) and on_cpu else 8)
-    solve = _solve_gram if is_gram else _solve_rows
-    v = len(data.weights) - n
-    candidates_count = candidate_weight > 0 or validation is None
-    # Beside validation data the candidates guard against fitting these too well. A wrong label must
-    # not be chosen for its own sake, so the chosen ones are judged by leave-one-out.
-    held_out = candidate_weight > 0 and validation is not None
+    # Rows of a Gram matrix are a mask's own, and on CPU those of one stay in the cache.
+    chunk = chunk or (1 if platform() == "cpu" else 8)
 
     # Outputs and targets are [c, n + v] here: short rows are slow to go through on CPU.
     def per_example(loss_fn, outputs, data):
@@ -256,20 +265,18 @@ def kernel_objective(
 
     def outer_of(outputs, data):
         values = per_example(loss_fn, outputs, data)
-        if held_out and candidate_loss_fn is not loss_fn:
+        if wanted.guarded and candidate_loss_fn is not loss_fn:
             candidates = per_example(candidate_loss_fn, outputs, data)
             values = jnp.where(jnp.arange(n + v) < n, candidates, values)
         return data.weights @ values
 
     def evaluate_one(data, mapped):
-        indices, weights, key = mapped
-        root = jnp.sqrt(weights)
-        all_outputs = candidates_count or path or differences
-        found = solve(data, n, indices, root, ridge, all_outputs)
-        outputs, products, alone = found.outputs, found.products, found.alone
+        indices, weights = mapped
+        found = _solve_gram(data, n, indices, jnp.sqrt(weights), ridge)
+        outputs = found.outputs
         place = jnp.where(weights > 0, indices, n + v)  # beyond the end: padding is dropped
-        if held_out:
-            outputs = outputs.at[:, place].set(alone(), mode="drop")
+        if wanted.guarded:
+            outputs = outputs.at[:, place].set(found.alone(), mode="drop")
         loss, pull = jax.vjp(lambda outputs: outer_of(outputs, data), outputs)
         metrics = {}
         if are_classes:
@@ -279,52 +286,56 @@ def kernel_objective(
             counts = data.weights > 0
             metrics["outer_accuracy"] = jnp.sum(counts & right) / jnp.sum(counts)
         ok = jnp.isfinite(loss)
-        if not path and not differences:
-            return loss, metrics, ok, None, None
+        if not path:
+            return loss, metrics, ok, None
         (slope,) = pull(jnp.ones_like(loss))
-        if held_out:
+        if wanted.guarded:
             slope = slope.at[:, place].set(0, mode="drop")
         missing = data.targets[:, :n] - outputs[:, :n]
-        paths = jnp.sum(products(slope) * missing, axis=0) if path else None
-        changes = None
-        if differences:
-            changes = _differences(key, data, found, slope, missing, indices, place)
-        return loss, metrics, ok, paths, changes
+        return loss, metrics, ok, jnp.sum(found.products(slope) * missing, axis=0)
 
-    mapped_over_masks = mesh_lib.map_masks(evaluate_one, mesh, mask_chunk)
+    mapped_over_masks = mesh_lib.map_masks(evaluate_one, mesh, chunk)
 
     def evaluate(data: Data, key: jax.Array, all_masks: jax.Array) -> Evaluation:
         packed = masks.pack_masks(all_masks, capacity)
-        keys = jax.random.split(key, len(all_masks)) if differences else None
-        values, metrics, ok, paths, changes = mapped_over_masks(
-            data, (packed.indices, packed.weights, keys)
-        )
-        return Evaluation(values, ok, paths, packed.masks, metrics, changes)
+        values, metrics, ok, paths = mapped_over_masks(data, (packed.indices, packed.weights))
+        return Evaluation(values, ok, paths, packed.masks, metrics)
 
     return jax.tree_util.Partial(evaluate, data)
 
 
-def gather(
-    embeddings: jax.Array,
+def _by_rows(
+    data: kernel_rows.Spread, wanted: kernel_rows.Wanted, mesh: Mesh, chunk: int, capacity: int
+) -> Objective:
+    """The objective from embeddings alone."""
+
+    def evaluate(data: kernel_rows.Spread, key: jax.Array, all_masks: jax.Array) -> Evaluation:
+        n = all_masks.shape[1]
+        packed = masks.pack_masks(all_masks, capacity)
+        keys = jax.random.split(key, len(all_masks)) if wanted.differences else None
+        judge = kernel_rows.judge(wanted, mesh, chunk, n)
+        found = judge(data, packed.indices, packed.weights, keys)
+        metrics = {}
+        if wanted.are_classes:
+            metrics["outer_accuracy"] = found.right / found.counted
+        ok = jnp.isfinite(found.losses)
+        return Evaluation(found.losses, ok, found.paths, packed.masks, metrics, found.differences)
+
+    return jax.tree_util.Partial(evaluate, data)
+
+
+def _outer(
     y: jax.Array,
     validation: tuple[jax.Array, jax.Array] | None,
     candidate_weight: float,
-    dual: bool,
-    weights: jax.Array | None = None,
-    num_classes: int = 0,
-) -> tuple[Data, bool]:
-    """The data of an objective, and whether its rows are those of a Gram matrix.
-
-    They are if `dual` allows it, up to `LARGEST_GRAM`. The rest is as in `kernel_objective`.
-    """
-    n = len(y)
+    weights: jax.Array | None,
+    num_classes: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Targets `[n + v]` as given, and the weights `[n + v]` of the outer loss."""
     y = jnp.asarray(y)
-    rows, labels = [jnp.asarray(embeddings)], [y]
+    n, labels = len(y), [y]
     if validation is not None:
-        rows.append(jnp.asarray(validation[0]))
         labels.append(jnp.asarray(validation[1]).astype(y.dtype))
-    # Concatenation copies, even one array alone.
-    everything = jnp.concatenate(rows) if len(rows) > 1 else rows[0]
     classes = jnp.concatenate(labels)
     v = len(classes) - n
     share = candidate_weight / (1 + candidate_weight) if v else 1.0
@@ -335,9 +346,38 @@ def gather(
         own = own * weights / jnp.sum(own * weights)
     if v:
         own = jnp.concatenate([share * own, jnp.full((v,), (1 - share) / v, jnp.float32)])
-    is_gram = dual and n * (n + v) <= LARGEST_GRAM
-    kept = jax.jit(lambda a, b: a @ b.T)(everything[:n], everything) if is_gram else everything
-    return Data(kept, ridge_lib.encode(classes, num_classes).T, classes, own), is_gram
+    return classes, own
+
+
+def _sides(embeddings, y, validation, candidate_weight, weights, num_classes) -> kernel_rows.Spread:
+    """Candidates and validation data apart: together they would be a copy of the embeddings."""
+    classes, own = _outer(y, validation, candidate_weight, weights, num_classes)
+    targets, n = ridge_lib.encode(classes, num_classes).T, len(y)
+    side = kernel_rows.Side
+    candidates = side(jnp.asarray(embeddings), targets[:, :n], classes[:n], own[:n])
+    if validation is None:
+        return kernel_rows.Spread(candidates, None, None)
+    held_out = side(jnp.asarray(validation[0]), targets[:, n:], classes[n:], own[n:])
+    return kernel_rows.Spread(candidates, held_out, None)
+
+
+def gather(
+    embeddings: jax.Array,
+    y: jax.Array,
+    validation: tuple[jax.Array, jax.Array] | None,
+    candidate_weight: float,
+    weights: jax.Array | None = None,
+    num_classes: int = 0,
+) -> Data:
+    """The data of an objective with a Gram matrix; the rest is as in `kernel_objective`."""
+    rows = [jnp.asarray(embeddings)]
+    if validation is not None:
+        rows.append(jnp.asarray(validation[0]))
+    # Concatenation copies, even one array alone.
+    everything = jnp.concatenate(rows) if len(rows) > 1 else rows[0]
+    gram = jax.jit(lambda a, b: a @ b.T)(everything[: len(y)], everything)
+    classes, own = _outer(y, validation, candidate_weight, weights, num_classes)
+    return Data(gram, ridge_lib.encode(classes, num_classes).T, classes, own)
 
 
 def predict(embeddings: jax.Array, y: jax.Array, chosen: np.ndarray, ridge: float) -> np.ndarray:
@@ -357,7 +397,7 @@ def predict(embeddings: jax.Array, y: jax.Array, chosen: np.ndarray, ridge: floa
     def outputs_of(rows, targets):
         factor = ridge_lib.factor(rows[chosen] @ rows[chosen].T, ridge)
         dual = cho_solve(factor, targets[chosen])
-        alone = targets[chosen] - dual / _inverse_diagonal(factor)[:, None]
+        alone = targets[chosen] - dual / solution.inverse_diagonal(factor)[:, None]
         return (rows @ (rows[chosen].T @ dual)).at[chosen].set(alone)
 
     outputs = outputs_of(jnp.asarray(embeddings), ridge_lib.encode(jnp.asarray(y)))
@@ -374,20 +414,14 @@ class _Solution(NamedTuple):
       products: turns dL/doutputs into (phi_i A^-1 G)' for all candidates.
       alone: gives the chosen ones' outputs `[c, capacity]`, each without itself,
         t - [C^-1 t]_i / C^-1_ii.
-      inverse: multiplies `[d, ...]` with A^-1; this and what follows is None of a Gram matrix.
-      lengths: `key -> [d, SKETCH]`, Z with |Z' A^-1 phi|^2 about h.
-      free: gives 1 - h of the chosen ones, `[capacity]`.
     """
 
     outputs: jax.Array
     products: Callable[[jax.Array], jax.Array]
     alone: Callable[[], jax.Array]
-    inverse: Any = None
-    lengths: Any = None
-    free: Any = None
 
 
-def _solve_gram(data, n, indices, root, ridge, candidates_count) -> _Solution:
+def _solve_gram(data, n, indices, root, ridge) -> _Solution:
     """From products of all embeddings."""
     # Indices come from `pack_masks`: checking them again takes as long as the copy.
     chosen = data.rows.at[indices].get(mode="promise_in_bounds")  # [capacity, n + v]
@@ -401,82 +435,13 @@ def _solve_gram(data, n, indices, root, ridge, candidates_count) -> _Solution:
         inside = (inner * root[:, None]).T @ chosen[:, :n]
         return (slope @ data.rows.T - inside) / ridge
 
-    alone = lambda: _left_out(targets, dual, _inverse_diagonal(factor), root)  # noqa: E731
+    alone = lambda: solution.left_out(targets, dual, solution.inverse_diagonal(factor), root)  # noqa: E731
     return _Solution(outputs, products, alone)
-
-
-def _solve_rows(data, n, indices, root, ridge, candidates_count) -> _Solution:
-    """The same from embeddings alone, in the dual or the primal form, whichever is smaller."""
-    chosen = data.rows[indices] * root[:, None]  # [capacity, d]
-    targets = data.targets.T[indices] * root[:, None]
-    if chosen.shape[0] <= chosen.shape[1]:
-        factor = ridge_lib.factor(chosen @ chosen.T, ridge)
-        dual = cho_solve(factor, targets)
-        weights = chosen.T @ dual
-        alone = lambda: _left_out(targets, dual, _inverse_diagonal(factor), root)  # noqa: E731
-        inverse = lambda g: (g - chosen.T @ cho_solve(factor, chosen @ g)) / ridge  # noqa: E731
-        free = lambda: ridge * _inverse_diagonal(factor)  # noqa: E731
-    else:
-        factor = ridge_lib.factor(chosen.T @ chosen, ridge)
-        inverse = lambda g: cho_solve(factor, g)  # noqa: E731
-        weights = inverse(chosen.T @ targets)
-        missing = targets - chosen @ weights
-
-        free = lambda: 1 - jnp.sum(chosen * inverse(chosen.T).T, axis=1)  # noqa: E731
-        alone = lambda: _left_out(targets, missing, free(), root)  # noqa: E731
-
-    start = 0 if candidates_count else n
-    outputs = (data.rows[start:] @ weights).T
-    outputs = jnp.concatenate(
-        [jnp.zeros((outputs.shape[0], start), outputs.dtype), outputs], axis=1
-    )
-
-    def products(slope):
-        return (data.rows[:n] @ inverse(data.rows.T @ slope.T)).T
-
-    def lengths(key):
-        # A = ridge + chosen' chosen, so A^-1 phi has the squared length ridge |.|^2 + |chosen .|^2.
-        one, other = jax.random.split(key)
-        own = jnp.sqrt(ridge) * _signs(one, chosen.shape[1], chosen.dtype)
-        return own + chosen.T @ _signs(other, chosen.shape[0], chosen.dtype)
-
-    return _Solution(outputs, products, alone, inverse, lengths, free)
-
-
-def _differences(key, data, found: _Solution, slope, missing, indices, place):
-    """`[n]`, what each candidate changes; see the top of this file.
-
-    Args:
-      key: PRNG key, consumed.
-      data: with embeddings and `root`.
-      found: the mask's regression.
-      slope: `[c, n + v]`, dL/doutputs.
-      missing: `[c, n]`, targets less outputs.
-      indices: `[capacity]`, the chosen ones.
-      place: `[capacity]`, the same, and beyond the end where there is padding.
-    """
-    c, n = missing.shape
-    one, other = jax.random.split(key)
-    for_q = data.root @ _signs(one, len(data.root), data.root.dtype)
-    columns = jnp.concatenate([data.rows.T @ slope.T, for_q, found.lengths(other)], axis=1)
-    along = data.rows[:n] @ found.inverse(columns)  # [n, c + 2 SKETCH]
-    paths = jnp.sum(along[:, :c] * missing.T, axis=1)
-    q = jnp.sum(along[:, c : c + SKETCH] ** 2, axis=1) * jnp.sum(missing**2, axis=0)
-    h = jnp.sum(along[:, c + SKETCH :] ** 2, axis=1)
-    added = paths / (1 + h) + q / (1 + h) ** 2
-    free = jnp.maximum(found.free(), 1e-6)
-    removed = paths[indices] / free - q[indices] / free**2
-    return added.at[place].set(removed, mode="drop")
-
-
-def _signs(key: jax.Array, rows: int, dtype) -> jax.Array:
-    """`[rows, SKETCH]` random signs over sqrt(SKETCH)."""
-    return jax.random.rademacher(key, (rows, SKETCH), dtype) / math.sqrt(SKETCH)
 
 
 @jax.jit
 def _root(rows: jax.Array, weights: jax.Array) -> jax.Array:
-    """R `[d, d]` with R R' = rows' diag(weights) rows."""
+    """R `[d, d]` with R R' = rows' diag(weights) rows, the second moments of the outer data."""
     n, d = rows.shape
     chunk = min(n, 8192)
 
@@ -491,13 +456,3 @@ def _root(rows: jax.Array, weights: jax.Array) -> jax.Array:
     # In pieces: all rows times their weights would be a second copy of them.
     moments = jax.lax.fori_loop(0, -(-n // chunk), add, jnp.zeros((d, d), rows.dtype))
     return jnp.tril(ridge_lib.factor(moments, 0.0)[0])
-
-
-def _left_out(targets, numerator, denominator, root):
-    """`[c, capacity]` outputs of samples left out; both have been multiplied with their weights."""
-    return ((targets - numerator / denominator[:, None]) / jnp.maximum(root, 1e-6)[:, None]).T
-
-
-def _inverse_diagonal(factor) -> jax.Array:
-    """The diagonal of the inverse, from Cholesky's factor."""
-    return jnp.sum(ridge_lib.inverse_root(factor) ** 2, axis=0)

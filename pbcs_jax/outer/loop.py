@@ -141,8 +141,8 @@ def step(
     >>> state.probabilities.round(2).tolist()
     [1.0, 0.0, 0.0]
     """
-    state, placed = _place(state, evaluate)
-    state, metrics = _compiled_step(state, placed, settings)
+    state, placed, everywhere = _place(state, evaluate)
+    state, metrics = _compiled_step(state, placed, settings, everywhere)
     if not isinstance(metrics["num_ok"], jax.core.Tracer):
         _check_alive([metrics], settings)
     return state, metrics
@@ -171,9 +171,13 @@ def run(
     Returns:
       The final state, and the metrics of these steps, each `[steps, ...]`.
     """
-    state, placed = _place(state, evaluate)
+    state, placed, everywhere = _place(state, evaluate)
     state = jax.tree.map(jnp.copy, state)  # the caller's own is not donated
-    take_step = _step_on_host if isinstance(placed, OnHost) else _donating_step
+    take_step: Any = _step_on_host
+    if not isinstance(placed, OnHost):
+        take_step = partial(_donating_step, everywhere=everywhere)
+        if everywhere is not None and processes.span(everywhere.mesh):
+            take_step = _compiled_together(state, placed, settings, everywhere)
     # CPU devices share their threads: exchanges of several steps at once can leave each other none.
     waits = jax.default_backend() == "cpu" and len(state.probabilities.devices()) > 1
     history: list[Metrics] = []
@@ -212,9 +216,29 @@ def _loss_text(metrics: Metrics) -> str:
     return f"loss {float(metrics['outer_loss']):.4g}"
 
 
-def _step(state: State, evaluate: Objective, settings: Settings) -> tuple[State, Metrics]:
+def _step(
+    state: State,
+    evaluate: Objective,
+    settings: Settings,
+    everywhere: NamedSharding | None = None,
+) -> tuple[State, Metrics]:
     next_key, evaluate_key, drawn = _draw(state, settings)
-    return _update(state, next_key, drawn, evaluate(evaluate_key, drawn), settings)
+    evaluation = evaluate(evaluate_key, drawn)
+    return _update(state, next_key, drawn, evaluation, settings, everywhere)
+
+
+def _compiled_together(
+    state: State, placed: Partial, settings: Settings, everywhere: NamedSharding
+) -> Callable[[State, Partial, Settings], tuple[State, Metrics]]:
+    """The step, when all processes have compiled it.
+
+    CPU processes connect at the first exchange, and give up after 30 seconds. One that shares its
+    cores with other programs can take longer than that to compile what another has ready.
+    """
+    with_settings = {"settings": settings, "everywhere": everywhere}
+    compiled = _donating_step.lower(state, placed, **with_settings).compile()
+    processes.gather("compiled")
+    return lambda state, placed, _: compiled(state, placed)
 
 
 def _step_on_host(state: State, objective: OnHost, settings: Settings) -> tuple[State, Metrics]:
@@ -233,9 +257,23 @@ def _draw(state: State, settings: Settings) -> tuple[jax.Array, jax.Array, jax.A
 
 
 def _update(
-    state: State, next_key: jax.Array, drawn: jax.Array, evaluation: Evaluation, settings: Settings
+    state: State,
+    next_key: jax.Array,
+    drawn: jax.Array,
+    evaluation: Evaluation,
+    settings: Settings,
+    everywhere: NamedSharding | None = None,
 ) -> tuple[State, Metrics]:
-    """What the masks and their evaluation make of the state."""
+    """What the masks and their evaluation make of the state.
+
+    Args:
+      state: before the step.
+      next_key: of the state after it.
+      drawn: `[M, n]`, the masks.
+      evaluation: of these.
+      settings: the outer loop's.
+      everywhere: all devices, where there are several.
+    """
     estimator = settings.gradient_estimator()
     s = state.probabilities
     progress = state.step / max(settings.outer_steps, 1)
@@ -251,6 +289,10 @@ def _update(
         )
     used = drawn if evaluation.masks is None else evaluation.masks
     ok = evaluation.ok & jnp.isfinite(evaluation.losses)
+    if everywhere is not None:
+        # Path gradients may be spread over processes, each with those of its own masks. What masks
+        # count is known to all: else it would be spread too, and exchanged in small pieces.
+        ok = jax.lax.with_sharding_constraint(ok, everywhere)
     gradient, estimator_state = estimator.gradient(
         evaluation._replace(ok=ok), used, s, progress, state.estimator_state
     )
@@ -284,26 +326,29 @@ def _update(
     return State(s, opt_state, state.step + 1, state.size, next_key, estimator_state), metrics
 
 
-def _place(state: State, evaluate: Objective | OnHost) -> tuple[State, Partial | OnHost]:
-    """The objective as a pytree, and the state where its arrays live.
+def _place(
+    state: State, evaluate: Objective | OnHost
+) -> tuple[State, Partial | OnHost, NamedSharding | None]:
+    """The objective as a pytree, the state where its arrays live, and where that is, if known.
 
     There the step's results will be too: were the first state elsewhere, the second step would be
     compiled anew.
     """
     if isinstance(evaluate, OnHost):
-        return processes.place(state, evaluate.sharding), evaluate
+        return processes.place(state, evaluate.sharding), evaluate, evaluate.sharding
     if not isinstance(evaluate, Partial):
-        return state, Partial(evaluate)
+        return state, Partial(evaluate), None
     for leaf in jax.tree.leaves(evaluate):
         sharding = getattr(leaf, "sharding", None)
         if isinstance(sharding, NamedSharding) and sharding.is_fully_replicated:
             everywhere = NamedSharding(sharding.mesh, PartitionSpec())
-            return processes.place(state, everywhere), evaluate
-    return state, evaluate
+            return processes.place(state, everywhere), evaluate, everywhere
+    return state, evaluate, None
 
 
-_compiled_step = jax.jit(_step, static_argnames="settings")
-_donating_step = jax.jit(_step, static_argnames="settings", donate_argnames="state")
+_STATIC = ("settings", "everywhere")
+_compiled_step = jax.jit(_step, static_argnames=_STATIC)
+_donating_step = jax.jit(_step, static_argnames=_STATIC, donate_argnames="state")
 _compiled_draw = jax.jit(_draw, static_argnames="settings")
 _donating_update = jax.jit(_update, static_argnames="settings", donate_argnames="state")
 

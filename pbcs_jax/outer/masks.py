@@ -121,6 +121,10 @@ def pack_masks(masks: jax.Array, capacity: int) -> PackedMasks:
     """
     chex.assert_rank(masks, 2)
     weights, indices = jax.lax.top_k(masks, capacity)  # ties: the lower index first
+    # Whoever takes fewer rows of these must not be merged with it: XLA would no longer see that the
+    # first few are wanted, and sort all n. One barrier each: with one for both XLA's compiler
+    # (JAX 0.10.2) aborts where the program is for several processes.
+    weights, indices = map(jax.lax.optimization_barrier, (weights, indices))
     rows = jnp.arange(masks.shape[0])[:, None]
     kept = jnp.zeros_like(masks).at[rows, indices].set(weights)
     overflow = jnp.sum(masks >= 0.5, axis=-1) - jnp.sum(weights >= 0.5, axis=-1)

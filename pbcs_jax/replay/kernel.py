@@ -74,7 +74,7 @@ def by_kernel(
         )
         _, chosen = jax.lax.top_k(s, size)
         if exchanges:
-            data, _ = gather(rows, y, None, 0.0, True, weights, num_classes)
+            data = gather(rows, y, None, 0.0, weights, num_classes)
             learner, targets = Learner(rows, rows, ridge), data.targets.T
             free = jnp.ones(len(rows), bool), jnp.zeros(len(rows), int)
             outer = Outer(targets, targets, data.weights, *free)
@@ -158,7 +158,7 @@ def in_order(
     Returns:
       `[size]` indices, the most important first.
     """
-    data, _ = gather(rows, y, None, 0.0, True, weights, classes)
+    data = gather(rows, y, None, 0.0, weights, classes)
     kernel, is_free = Kernel(ridge=ridge), weights > 0
     s = probabilities(
         key, rows, y, weights, None, size, kernel=kernel, settings=settings, classes=classes

@@ -10,7 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import pbcs_jax as pbcs
+import pbcs_jax.nets
 from pbcs_jax.compute import mesh as mesh_lib
+from pbcs_jax.outer import loop
 
 
 def function(shared, own):
@@ -43,6 +46,51 @@ def test_no_mask_is_worked_on_twice(masks, devices):
     jax.block_until_ready(jax.jit(mapped)(jnp.ones(4), own))
     jax.effects_barrier()
     assert sorted(seen) == own[:, 0].tolist()
+
+
+def exchanges(program):
+    """The kind and shape of every exchange between devices in a compiled program."""
+    kinds = "all-gather|all-reduce|all-to-all|reduce-scatter|collective-[a-z]+"
+    found = re.findall(rf"= (\S+|\([^)]*\)) ({kinds})(?:-start)?\(", program)
+    return [(kind, shape.split("{")[0]) for shape, kind in found]
+
+
+@pytest.mark.parametrize("estimator", ["pge", "hybrid"])
+@pytest.mark.parametrize("name", ["network", "kernel", "kernel by rows"])
+def test_what_processes_exchange_in_an_outer_step(name, estimator, monkeypatch):
+    """More exchanges, in no order, and two processes can wait in different ones for ever."""
+    monkeypatch.setattr(mesh_lib.processes, "span", lambda mesh: True)
+    monkeypatch.setattr(mesh_lib, "LARGEST_GATHERED", 100)
+    n, size, num_masks = 200, 20, 4
+    d, capacity = 50, 40 if name != "kernel by rows" else 56
+    x = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+    y, is_hybrid = np.arange(n) % 3, estimator == "hybrid"
+    compute = pbcs.Compute(pbcs.mask_mesh(jax.devices()[:2]))
+    if name.startswith("kernel"):
+        kernel = pbcs.Kernel(ridge=0.1)
+        evaluate = pbcs.kernel_objective(
+            *(x, y, kernel), capacity=capacity, path=is_hybrid, compute=compute
+        )
+    else:
+        evaluate = pbcs.network_objective(
+            *(pbcs.nets.as_model(pbcs.nets.MLP(3, (4,))), x, y, pbcs.Samples((40,))),
+            pbcs.Network(pbcs.Inner(steps=2)),
+            path=is_hybrid,
+            num_masks=num_masks,
+            compute=compute,
+        )
+    settings = pbcs.Settings(num_masks=num_masks, estimator=estimator)
+    state = loop.init(jax.random.key(0), n, size, settings)
+    state, placed, everywhere = loop._place(state, evaluate)
+    program = loop._compiled_step.lower(state, placed, settings, everywhere).compile().as_text()
+    losses, mean = ("all-gather", f"f32[{num_masks},3]"), ("all-reduce", f"f32[{n}]")
+    expected = [losses, *[mean] * is_hybrid]
+    if name == "kernel by rows":  # the chosen rows, the sums over all rows, and path gradients
+        sums = 3 * num_masks + is_hybrid * num_masks * 3 * d
+        expected = [("all-reduce", f"f32[{num_masks * capacity * (d + 3)}]")]
+        expected += [("all-reduce", f"f32[{sums}]")]
+        expected += [("all-gather", f"f32[{num_masks},{n}]")] * is_hybrid
+    assert exchanges(program) == expected
 
 
 def test_devices_meet_once():

@@ -1,11 +1,14 @@
 """The inner loop: invisible padding, optimisers, batches, early stop, divergence."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
+import pbcs_jax as pbcs
 from pbcs_jax import nets
 from pbcs_jax.errors import UserError
 from pbcs_jax.inner import losses
@@ -176,3 +179,51 @@ def test_an_empty_coreset_leaves_the_model_untrained():
 def test_bad_settings_are_refused(bad):
     with pytest.raises(UserError):
         Inner(**bad)
+
+
+@pytest.mark.parametrize("name", ["mlp", "convnet", "resnet"])
+def test_bfloat16_trains_float32_masters_to_nearly_the_same_loss(name):
+    net, shape = NETS[name]
+    options = {"steps": 20, "optimizer": "adam", "learning_rate": 0.01}
+    plain, short = (
+        fit(net, make_coreset(shape, 9, 12), Inner(dtype=dtype, **options))
+        for dtype in ("float32", "bfloat16")
+    )
+    assert short.ok and {leaf.dtype.name for leaf in jax.tree.leaves(short.variables)} == {
+        "float32"
+    }
+    assert float(plain.loss) < 0.8 and abs(float(short.loss - plain.loss)) < 0.05
+    # Steps of Adam of 1e-4 or less change a master, but would be rounded away in bfloat16.
+    moved = [np.asarray(leaf) for leaf in jax.tree.leaves(short.variables["params"])]
+    assert any((leaf != leaf.astype(jnp.bfloat16).astype(np.float32)).any() for leaf in moved)
+
+
+def test_all_products_of_a_step_are_in_bfloat16():
+    net, shape = NETS["mlp"]
+    coreset, model = make_coreset(shape, 9, 12), as_model(net)
+    variables = model.init(jax.random.key(1), coreset.x[:1])
+    for dtype, other in (("bfloat16", "f32"), ("float32", "bf16")):
+        settings = Inner(steps=2, optimizer="adam", dtype=dtype)
+        given = losses.cross_entropy, settings, jax.random.key(2), variables, coreset
+        text = jax.jit(lambda: train(model, *given)).lower().as_text()  # noqa: B023
+        products = re.findall(r"stablehlo.dot_general.*-> tensor<\d+x\d+x(\w+)>", text)
+        assert len(products) >= 3 and other not in products, products
+    with pytest.raises(UserError, match=r"inner.dtype is 'float16': use one of float32, bfloat16"):
+        Inner(dtype="float16")
+
+
+def test_path_gradients_in_bfloat16_point_the_same_way():
+    x = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    y, masks = np.arange(40) % 3, np.random.default_rng(1).random((2, 40)) < 0.3
+
+    def paths(dtype):
+        inner = Inner(steps=10, optimizer="adam", learning_rate=0.01, dtype=dtype)
+        evaluate = pbcs.network_objective(
+            *(as_model(nets.MLP(3, (8,))), x, y, pbcs.Samples((24,))),
+            pbcs.Network(inner),
+            path=True,
+        )
+        return evaluate(jax.random.key(0), jnp.asarray(masks, jnp.float32)).path_gradients
+
+    for one, other in zip(paths("float32"), paths("bfloat16"), strict=True):
+        assert np.corrcoef(one, other)[0, 1] > 0.98

@@ -10,6 +10,7 @@ import pbcs_jax as pbcs
 from pbcs_jax import nets
 from pbcs_jax.errors import UserError
 from pbcs_jax.objectives import embeddings
+from pbcs_jax.objectives import ridge_solution as solution
 from pbcs_jax.objectives import sample_kernel as kernel_lib
 from pbcs_jax.objectives.ridge import choose_ridge
 
@@ -330,7 +331,7 @@ def with_less_without(mask, i, *problem_and_ridge):
 @pytest.mark.parametrize("held_out", [True, False])
 def test_differences_are_those_of_fitting_anew(monkeypatch, d, held_out):
     """For every candidate, chosen or not, padded or not, against float64."""
-    monkeypatch.setattr(kernel_lib, "SKETCH", 1 << 16)
+    monkeypatch.setattr(solution, "SKETCH", 1 << 16)
     x, y, x_val, y_val = problem(d)
     masks = (RNG.random((2, N)) < 0.4).astype(np.float32)
     outer = (x_val, y_val) if held_out else (x, y)

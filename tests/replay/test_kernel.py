@@ -45,11 +45,11 @@ def test_a_weight_counts_as_so_many_samples():
     (rows,) = normalise(x)
     weights = jnp.array([3.0, 1, 1, 2, 1, 1, 1, 1, 1])
     many = jnp.repeat(jnp.arange(9), weights.astype(int), total_repeat_length=12)
-    data, _ = gather(rows, y, None, 0.0, True, weights, 3)
-    repeated, _ = gather(rows[many], y[many], None, 0.0, True)
+    data = gather(rows, y, None, 0.0, weights, 3)
+    repeated = gather(rows[many], y[many], None, 0.0)
     outer = jax.ops.segment_sum(repeated.weights, many, 9)
     np.testing.assert_allclose(data.weights, outer, rtol=1e-6)
-    plain, _ = gather(rows, y, None, 0.0, True)
+    plain = gather(rows, y, None, 0.0)
     np.testing.assert_array_equal(plain.weights, np.full(9, 1 / 9, np.float32))
 
 
