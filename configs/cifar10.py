@@ -9,9 +9,11 @@ There are no bundled images: tensorflow-datasets downloads them, or give Keras's
 regression in place of the network's own search.
 """
 
+from typing import Any
+
 from pbcs_jax.experiments import config as config_lib
 
-PRESETS = {
+PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "selection.objective": "kernel",
         "data.num_candidates": 5000,

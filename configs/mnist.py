@@ -10,6 +10,8 @@ its coreset serves the ConvNet too. `paper` selects with the ConvNet, as the pub
 What each reaches stands in RESULTS.md.
 """
 
+from typing import Any
+
 from pbcs_jax.experiments import config as config_lib
 
 # Ridge regression on the tangent kernel of ConvNets trained on random coresets, then exchanges.
@@ -25,7 +27,7 @@ BEST = {
     "model.dropout": 0.5,
 }
 
-PRESETS = {
+PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         # Cross-entropy of an over-confident model is ruled by a few points; the Brier score is not.
         "selection.outer_loss": "brier",
