@@ -95,11 +95,13 @@ def _selection(config: ConfigDict, problem: Problem):
         )
 
     def search(key, plan, on_plan):
+        own = config.evaluation
         return select_coreset(
             key,
             problem.x,
             problem.labels,
-            size=size or "auto",
+            config_lib.make_net(own.model, own.width, own.dropout, problem.num_classes),
+            size or "auto",
             validation=validation,
             objective=Auto(config.time_budget, config.tolerance, plan, on_plan, scale=False),
         )

@@ -17,6 +17,8 @@ from pbcs_jax.nets import MLP, ConvNet
 from pbcs_jax.nets.model import as_model
 from pbcs_jax.portfolio.facts import Data, Facts
 
+FAR = 4.0
+"""Times as many products: so much cheaper is worth another network's view."""
 STEPS = 300
 LARGEST_BATCH = 64
 _CHUNK = 256
@@ -50,6 +52,14 @@ def default_network(facts: Facts) -> Any:
     if facts.pictures and min(facts.shape[:2]) >= SMALLEST_PICTURE:
         return ConvNet(num_classes=outputs(facts), width=8)
     return MLP(num_classes=outputs(facts))
+
+
+def cheap_network(facts: Facts, model: Any, row: np.ndarray) -> Any:
+    """The network for tangents: the user's, or the default one if that is far cheaper."""
+    default = default_network(facts)
+    if model is None or products(model, row) > FAR * products(default, row):
+        return default
+    return model
 
 
 def products(model: Any, row: np.ndarray) -> float:

@@ -15,7 +15,9 @@ from pbcs_jax.portfolio.judge import LARGEST_BATCH, STEPS
 from pbcs_jax.portfolio.members import Member
 
 SHARE = 0.85
-"""Of the budget that the estimate fills; the rest is for what it does not know."""
+"""Of the budget that the estimate fills with what cannot be cut short."""
+OVER = 1.6
+"""Of the budget that the estimate fills with all else: it is pessimistic, and the clock ends it."""
 POOLS = (4000, 2000, 1000, 500)
 """Candidates that are chosen from at most."""
 FEWEST = 4
@@ -162,19 +164,18 @@ def make(facts: Facts, budget: float, judge: float, network: float) -> Plan:
       judge: products per sample of all judges together, forward.
       network: the same of the network whose tangents are a view.
     """
-    room = SHARE * budget
 
-    def fits(plan: Plan) -> bool:
-        return seconds(plan, facts, judge, network) <= room
+    def fits(plan: Plan, share: float) -> bool:
+        return seconds(plan, facts, judge, network) <= share * budget
 
     kinds = _kinds(facts)
     plan = Plan(*pool_of(facts, budget), 0, 2 * facts.size, kinds[:1], 0, 2)
-    while not fits(plan) and plan.swaps > 10:
+    while not fits(plan, SHARE) and plan.swaps > 10:
         plan = dataclasses.replace(plan, swaps=plan.swaps // 2)
     for name, value in _STEPS:
         step: dict[str, Any] = {name: kinds[:value] if name == "members" else value}
         more = dataclasses.replace(plan, **step)
-        plan = more if fits(more) else plan
+        plan = more if fits(more, SHARE if name == "networks" else OVER) else plan
     return plan if plan.networks else without_networks(plan)
 
 
@@ -220,6 +221,8 @@ def _kinds(facts: Facts) -> tuple[Member, ...]:
     cleaned = (True, False) if least > DOUBTFUL else (False, True) if most > 0.02 else (False,)
     views = (*_fixed(facts), "tangents")
     found = [Member(views, one) for one in cleaned]
+    if facts.has_model:  # a coreset for one network: what its like sees counts most
+        found[1:1] = [Member(("tangents",), cleaned[0]), Member(views[1:], cleaned[0])]
     if facts.validation:
         found[1:1] = [Member(views, cleaned[0], validated=True)]
     if classes:

@@ -168,7 +168,7 @@ def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _
         )
         facts, budget = facts._replace(size=sizes.size), budget * (1 - plan_lib.SIZES_SHARE)
     judges = judge_lib.networks(facts, model)
-    network = judge_lib.default_network(facts) if model is None else model
+    network = judge_lib.cheap_network(facts, model, data.x[:1])
     size_of_pool = plan_lib.pool_of(facts, budget)
     if plan is not None:
         size_of_pool = plan.pool, plan.outer
