@@ -112,7 +112,7 @@ def trials(
         return
     ranked = seen.ranked(seen.scores)
     kind = next(seen.entries[i].member for i in ranked if seen.entries[i].member.views)
-    again = [kind._replace(start="random", seed=1 + i) for i in range(plan.restarts)]
+    again = [kind._replace(start="herding", seed=1 + i) for i in range(plan.restarts)]
     fresh = []
     for i, name in tried(again):
         trained(i)

@@ -32,6 +32,8 @@ from pbcs_jax.portfolio.views import View
 
 RIDGE_DRAWS = 8
 PATIENCE = 6
+PART = 0.7
+"""Of the candidates, that a further start is chosen from."""
 VALIDATION_SHARE = 0.5
 
 
@@ -44,7 +46,7 @@ class Member(NamedTuple):
       validated: whether the validation data are half of the outer loss.
       even: whether each class has as many, as far as there are so many.
       start: 'herding', 'greedy', 'random', or for a plain draw 'stratified'.
-      seed: of what is random in it.
+      seed: of what is random in it; above 0 herding is among a random part of the candidates.
     """
 
     views: tuple[str, ...] = ()
@@ -59,7 +61,7 @@ class Member(NamedTuple):
         """As it stands in tables."""
         words = ["+".join(self.views) or self.start]
         words += [word for word in ("cleaned", "validated", "even") if getattr(self, word)]
-        if self.views and self.start != "herding":
+        if self.views and self.seed:
             words.append(f"start {self.seed}")
         return ", ".join(words)
 
@@ -121,7 +123,10 @@ def choose(member: Member, prepared: Prepared, key: jax.Array, swaps: int) -> np
     scores = rng.random(len(inside))
     if member.start == "herding":
         view = prepared.views["gauss"]
-        ranks = _herding_ranks(view.rows, view.width, data.groups, allowed, int(wanted.max()))
+        some = allowed
+        if member.seed:
+            some = allowed & _part(rng, data.groups, wanted)
+        ranks = _herding_ranks(view.rows, view.width, data.groups, some, int(wanted.max()))
         scores = -np.asarray(ranks)[inside]
     if member.start == "greedy":
         return np.sort(_added(prepared, allowed, random_coresets(rng, data, allowed, size, 1)))
@@ -129,6 +134,16 @@ def choose(member: Member, prepared: Prepared, key: jax.Array, swaps: int) -> np
     if not member.views:
         return np.sort(start)
     return swapped(member, prepared, rng, start, swaps)
+
+
+def _part(rng: np.random.Generator, groups: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """`[n]` bool, a random share of each class, with as many as are wanted if there are."""
+    order = rng.permutation(len(groups))
+    part = np.zeros(len(groups), bool)
+    for group, least in enumerate(wanted):
+        own = order[groups[order] == group]
+        part[own[: max(least, round(PART * len(own)))]] = True
+    return part
 
 
 def swapped(
