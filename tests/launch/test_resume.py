@@ -80,7 +80,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(uninterrupted, tmp_pa
 
 SWEEP = (
     "--config=configs/mnist_transfer.py:smoke",
-    "--config.methods=('pbcs', 'uniform', 'kcenter', 'whole')",
+    "--config.methods=('pbcs', 'uniform', 'whole')",
     "--config.sweep.points=('coreset_size=10', 'coreset_size=20')",
     "--config.evaluation.model=mlp",
     "--config.evaluation.transfer=('convnet',)",
@@ -111,7 +111,7 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path):
     summary = json.loads((workdir / "summary.json").read_text())
     assert list(summary["points"]) == ["coreset_size=10", "coreset_size=20"]
     for point in summary["points"].values():
-        assert set(point["methods"]) == {"pbcs", "uniform", "kcenter", "whole"}
+        assert set(point["methods"]) == {"pbcs", "uniform", "whole"}
         for record in point["methods"].values():
             assert 0 < record["test_accuracy"]["mean"] < 1
             assert 0 < record["convnet_accuracy"]["mean"] < 1
