@@ -26,7 +26,7 @@ from pbcs_jax.experiments import config as config_lib
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "FILE[:PRESET].")
 _DEVICES = flags.DEFINE_list("devices", ["v5e-8", "v5e-256", "8xH100"], "Such as v5e-256, 8xH100.")
-_CANDIDATES = flags.DEFINE_integer("candidates", 0, "n; 0: the config's, or the data set's.")
+_CANDIDATES = flags.DEFINE_integer("num_candidates", 0, "n; 0: the config's, or the data set's.")
 _SHAPE = flags.DEFINE_list("shape", [], "Of a sample; empty: the data set's.")
 _CLASSES = flags.DEFINE_integer("classes", 10, "Of the data set.")
 _COLUMNS = flags.DEFINE_integer("columns", 512, "Of embeddings, by the kernel.")
