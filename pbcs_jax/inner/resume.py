@@ -1,4 +1,4 @@
-"""Training that stops after any step and goes on later, in another process too, to the same bits.
+"""Training that stops after any step and resumes, even in another process, to the same bits.
 
 Every span of steps runs the same compiled loop, whose end is an argument: where the spans begin and
 end changes nothing.

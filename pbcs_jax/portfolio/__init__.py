@@ -5,7 +5,7 @@ plan.py        a time budget becomes a plan: what is tried, and how long; the pl
 views.py       what regressions look at
 members.py     the ways to choose
 judge.py       short trainings on held-out candidates
-sizes.py       how many, if nobody says so
+sizes.py       the search for K, with the size 'auto'
 comparison.py  what was chosen and judged so far, and what is tried next
 search.py      the plan, carried out
 """

@@ -1,4 +1,4 @@
-"""How many? Nested coresets of all sizes, and the smallest that networks do well enough on.
+"""The search for K: nested coresets of all sizes, and the smallest that networks do well enough on.
 
 A part of the candidates is held out. From the others those go that ridge regressions miss least
 (`objectives.elimination`), until few are left: that orders them, and each beginning of the order is

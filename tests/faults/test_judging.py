@@ -1,4 +1,4 @@
-"""A judge that is killed in the middle of a training goes on there, to the same bits."""
+"""A judge killed in the middle of a training resumes there, to the same bits."""
 
 import json
 import os
