@@ -22,11 +22,14 @@ def blocks(page):
 
 @pytest.fixture
 def short(monkeypatch):
-    """Selections of two outer steps, or of a second."""
+    """Selections of two outer steps, or of a plan with one way to choose."""
+    one = {"views": ["gauss"], "cleaned": False, "validated": False, "even": False}
+    one |= {"start": "herding", "seed": 0}
+    sizes = {"pool": 200, "outer": 100, "networks": 0, "swaps": 4, "restarts": 0, "seeds": 1}
 
     def coreset(*args, **options):
         is_auto = options.get("objective", "auto") == "auto"
-        more = {"time_budget": 1.0} if is_auto else {"outer_steps": 2}
+        more = {"plan": sizes | {"members": [one]}} if is_auto else {"outer_steps": 2}
         return select_coreset(*args, **options | more)
 
     monkeypatch.setattr(pbcs, "select_coreset", coreset)

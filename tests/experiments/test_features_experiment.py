@@ -1,10 +1,6 @@
 """Feature selection from the command line, and what it leaves behind."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,26 +9,14 @@ from forked import forked  # noqa: F401 (a fixture)
 from pbcs_jax.errors import UserError
 from pbcs_jax.experiments.features import EXPERIMENT, patches
 
-ROOT = Path(__file__).parents[2]
 CHANGES = ("--config.inputs.patch=4", "--config.inputs.noise=2.5", "--config.inputs.smooth=0.7")
 
 
-def launch(*arguments):
-    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"COLUMNS": "200"}
-    return subprocess.run(
-        [sys.executable, "launch.py", *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=ROOT,
-    )
-
-
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, forked):  # noqa: F811
     workdir = tmp_path_factory.mktemp("features") / "run"
     flags = ("--config=configs/mnist_features.py:smoke", f"--workdir={workdir}")
-    done = launch(*flags, *CHANGES)
+    done = forked(*flags, *CHANGES)
     assert done.returncode == 0, done.stderr
     return workdir, done
 
@@ -52,7 +36,7 @@ def test_the_workdir_holds_all_that_is_promised(finished):
     assert "mutual_information" in done.stdout and "20 of 49 patches" in done.stdout
 
 
-def test_a_run_without_its_summary_comes_to_the_same_end(finished):
+def test_a_run_without_its_summary_comes_to_the_same_end(finished, forked):  # noqa: F811
     """As after a kill: what is there is used, what is missing is made again."""
     workdir, _ = finished
     before = json.loads((workdir / "summary.json").read_text())
@@ -60,16 +44,16 @@ def test_a_run_without_its_summary_comes_to_the_same_end(finished):
     (workdir / "methods" / "pbcs.json").unlink()
     (workdir / "coreset.npz").unlink()
     flags = ("--config=configs/mnist_features.py:smoke", f"--workdir={workdir}")
-    done = launch(*flags, *CHANGES)
+    done = forked(*flags, *CHANGES)
     assert done.returncode == 0, done.stderr
     after = json.loads((workdir / "summary.json").read_text())
     for name, record in before["methods"].items():
         assert after["methods"][name]["test_accuracy"] == record["test_accuracy"]
 
 
-def test_a_table(tmp_path):
+def test_a_table(tmp_path, forked):  # noqa: F811
     flags = ("--config=configs/breast_cancer_features.py:smoke", f"--workdir={tmp_path / 'run'}")
-    done = launch(*flags)
+    done = forked(*flags)
     assert done.returncode == 0, done.stderr
     assert "5 of 30 inputs" in done.stdout
     assert (tmp_path / "run" / "figures" / "probabilities_at_the_end.png").exists()

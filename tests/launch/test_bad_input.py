@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from command_line import assert_one_line, launch, write_npz
+from command_line import assert_one_line, write_npz
 from forked import forked  # noqa: F401 (a fixture)
 
 SMOKE = "--config=configs/mnist.py:smoke"
@@ -84,12 +84,12 @@ def test_bad_files_get_one_line(name, tmp_path, forked):  # noqa: F811
     assert_one_line(done, said)
 
 
-def test_a_folder_of_other_things_is_left_alone(tmp_path):
+def test_a_folder_of_other_things_is_left_alone(tmp_path, forked):  # noqa: F811
     (tmp_path / "thesis.txt").write_text("precious")
-    assert_one_line(launch(SMOKE, f"--workdir={tmp_path}"), "not empty")
+    assert_one_line(forked(SMOKE, f"--workdir={tmp_path}"), "not empty")
 
 
-def test_no_write_permission(tmp_path):
+def test_no_write_permission(tmp_path, forked):  # noqa: F811
     locked = tmp_path / "locked"
     locked.mkdir()
     locked.chmod(0o500)
@@ -97,4 +97,4 @@ def test_no_write_permission(tmp_path):
     if os.geteuid() == 0:
         (tmp_path / "file").write_text("")
         locked = tmp_path / "file"
-    assert_one_line(launch(SMOKE, f"--workdir={locked / 'run'}"), "workdir")
+    assert_one_line(forked(SMOKE, f"--workdir={locked / 'run'}"), "workdir")

@@ -4,7 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from command_line import assert_one_line, launch
+from command_line import assert_one_line
+from forked import forked  # noqa: F401 (a fixture)
 
 from pbcs_jax import data
 from pbcs_jax.data import npy_source
@@ -33,8 +34,8 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_a_run_of_a_mapped_file(folder, tmp_path):
-    done = launch(*RUN, f"--config.data.path={folder}", f"--workdir={tmp_path / 'run'}")
+def test_a_run_of_a_mapped_file(folder, tmp_path, forked):  # noqa: F811
+    done = forked(*RUN, f"--config.data.path={folder}", f"--workdir={tmp_path / 'run'}")
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["dataset"] == {
@@ -93,8 +94,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_is_refused(folder, tmp_path, name):
+def test_what_cannot_be_is_refused(folder, tmp_path, forked, name):  # noqa: F811
     flags, said = BAD[name]
     given = [] if "path" in name or "folder" in name else [f"--config.data.path={folder}"]
-    done = launch("--config=configs/npy.py:smoke", *given, *flags, f"--workdir={tmp_path / 'run'}")
+    done = forked("--config=configs/npy.py:smoke", *given, *flags, f"--workdir={tmp_path / 'run'}")
     assert_one_line(done, said)

@@ -8,7 +8,8 @@ import subprocess
 import time
 
 import pytest
-from command_line import PNG, ROOT, command, environment, launch
+from command_line import PNG, ROOT, command, environment
+from forked import forked  # noqa: F401 (a fixture)
 
 LONGER = (
     "--config=configs/mnist.py:smoke",
@@ -39,27 +40,27 @@ def kill_after(workdir, lines, wait):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
+def uninterrupted(tmp_path_factory, forked):  # noqa: F811
     workdir = tmp_path_factory.mktemp("whole") / "run"
-    done = launch(*LONGER, f"--workdir={workdir}")
+    done = forked(*LONGER, f"--workdir={workdir}")
     assert done.returncode == 0, done.stderr
     return workdir
 
 
-def test_killed_three_times_it_ends_with_the_same_bits(uninterrupted, tmp_path):
+def test_killed_three_times_it_ends_with_the_same_bits(uninterrupted, tmp_path, forked):  # noqa: F811
     workdir = tmp_path / "run"
     rng = random.Random()
     moments = [(n, rng.uniform(0, 0.3)) for n in sorted(rng.sample(range(2, 30), 3))]
     print("killed at", moments)
     assert all([kill_after(workdir, lines, wait) for lines, wait in moments])
-    done = launch(*LONGER, f"--workdir={workdir}")
+    done = forked(*LONGER, f"--workdir={workdir}")
     assert done.returncode == 0, done.stderr
     for name in ("coreset.npz", "metrics.jsonl"):
         assert (workdir / name).read_bytes() == (uninterrupted / name).read_bytes(), name
 
 
 @pytest.mark.parametrize("how", ["half", "empty"])
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(uninterrupted, tmp_path, how):
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(uninterrupted, tmp_path, forked, how):  # noqa: F811
     workdir = tmp_path / "run"
     shutil.copytree(uninterrupted, workdir)
     for name in ("summary.json", "coreset.npz", "report.html"):
@@ -72,7 +73,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(uninterrupted, tmp_pa
         if file.is_file() and file.stat().st_size > 1:
             content = file.read_bytes()
             file.write_bytes(content[: len(content) // 2] if how == "half" else b"")
-    done = launch(*LONGER, f"--workdir={workdir}")
+    done = forked(*LONGER, f"--workdir={workdir}")
     assert done.returncode == 0, done.stderr
     assert f"checkpoint {steps[-1]}" in done.stderr
     assert (workdir / "coreset.npz").read_bytes() == (uninterrupted / "coreset.npz").read_bytes()
@@ -88,7 +89,7 @@ SWEEP = (
 )
 
 
-def test_a_sweep_goes_on_where_it_stopped(tmp_path):
+def test_a_sweep_goes_on_where_it_stopped(tmp_path, forked):  # noqa: F811
     workdir = tmp_path / "sweep"
     process = subprocess.Popen(
         command(*SWEEP, f"--workdir={workdir}"),
@@ -105,7 +106,7 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path):
     kept = {p: p.stat().st_mtime_ns for p in first.glob("*.json")}
     assert {p.stem for p in kept} >= {"pbcs", "uniform"} and not (workdir / "summary.json").exists()
 
-    done = launch(*SWEEP, f"--workdir={workdir}")
+    done = forked(*SWEEP, f"--workdir={workdir}")
     assert done.returncode == 0, done.stderr
     assert {p: p.stat().st_mtime_ns for p in kept} == kept
     summary = json.loads((workdir / "summary.json").read_text())

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import PNG, ROOT, assert_one_line, launch, write_npz
+from forked import forked  # noqa: F401 (a fixture)
 
 from pbcs_jax.experiments import config as config_lib
 
@@ -79,37 +80,38 @@ def test_the_kernel_has_the_same_defaults_from_python_and_from_the_command_line(
         assert config_lib.kernel_loop(config, n) == own
 
 
-def test_a_finished_run_is_shown_again_and_not_repeated(finished):
+def test_a_finished_run_is_shown_again_and_not_repeated(finished, forked):  # noqa: F811
     workdir, _ = finished
     before = {p: p.stat().st_mtime_ns for p in workdir.rglob("*") if p.is_file()}
-    again = launch("--config=configs/mnist_noise.py:smoke", f"--workdir={workdir}")
+    again = forked("--config=configs/mnist_noise.py:smoke", f"--workdir={workdir}")
     assert again.returncode == 0 and "finished" in again.stdout and "pbcs" in again.stdout
     assert {p: p.stat().st_mtime_ns for p in workdir.rglob("*") if p.is_file()} == before
 
 
-def test_a_workdir_of_another_config_is_left_alone(finished):
+def test_a_workdir_of_another_config_is_left_alone(finished, forked):  # noqa: F811
     workdir, _ = finished
     before = (workdir / "coreset.npz").read_bytes()
-    done = launch(
+    done = forked(
         "--config=configs/mnist_noise.py:smoke", "--config.seed=5", f"--workdir={workdir}"
     )
     assert_one_line(done, "seed")
     assert (workdir / "coreset.npz").read_bytes() == before
 
 
-def test_your_own_file_which_a_finished_run_needs_no_more(tmp_path):
+def test_your_own_file_which_a_finished_run_needs_no_more(tmp_path, forked):  # noqa: F811
     path = tmp_path / "mine.npz"
     write_npz(path)
     flags = (
         "--config=configs/npz.py:smoke",
         f"--config.data.path={path}",
         "--config.coreset_size=9",
+        "--config.selection.objective=kernel",
         f"--workdir={tmp_path / 'run'}",
     )
-    done = launch(*flags)
+    done = forked(*flags)
     assert done.returncode == 0, done.stderr
     path.unlink()
-    again = launch(*flags)
+    again = forked(*flags)
     assert again.returncode == 0 and "finished" in again.stdout, again.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["dataset"] == {"name": "mine", "source": "npz", "num_train": 60, "num_test": 20}
@@ -119,8 +121,8 @@ def test_your_own_file_which_a_finished_run_needs_no_more(tmp_path):
     ("objective", "features", "steps"),
     [("kernel", "trained_ntk", 7), ("kernel_then_network", "auto", 6)],
 )
-def test_the_kernel_selects_from_the_command_line(tmp_path, objective, features, steps):
-    done = launch(
+def test_the_kernel_selects_from_the_command_line(tmp_path, forked, objective, features, steps):  # noqa: F811
+    done = forked(
         "--config=configs/mnist_imbalance.py:smoke",
         f"--config.selection.objective={objective}",
         f"--config.kernel.embeddings={features}",
@@ -139,7 +141,7 @@ def test_the_kernel_selects_from_the_command_line(tmp_path, objective, features,
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == steps
 
 
-def test_cifar10_from_a_file(tmp_path):
+def test_cifar10_from_a_file(tmp_path, forked):  # noqa: F811
     rng = np.random.default_rng(0)
     write_npz(
         tmp_path / "cifar10.npz",
@@ -148,7 +150,7 @@ def test_cifar10_from_a_file(tmp_path):
         x_test=rng.integers(0, 256, (20, 32, 32, 3), np.uint8),
         y_test=(np.arange(20) % 10)[:, None],
     )
-    done = launch(
+    done = forked(
         "--config=configs/cifar10_noise.py:smoke",
         "--config.data.source=npz",
         f"--config.data.path={tmp_path / 'cifar10.npz'}",
