@@ -1,17 +1,15 @@
 """Every test sees eight CPU devices: sharding is the ordinary case, not a special one."""
 
+import gc
 import os
 import sys
 import tempfile
 
 import pytest
+import quick
 
 os.environ["XLA_FLAGS"] = " ".join(
-    [
-        os.environ.get("XLA_FLAGS", ""),
-        "--xla_force_host_platform_device_count=8",
-        "--xla_backend_optimization_level=0",  # the programs are tiny: compiling is what takes time
-    ]
+    [os.environ.get("XLA_FLAGS", ""), "--xla_force_host_platform_device_count=8", quick.FLAGS]
 ).strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Devices that wait for each other keep threads: eight need more of them than two cores give.
@@ -21,6 +19,7 @@ os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"pbcs_jax_{os.getuid()}")
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
+gc.set_threshold(200_000, 50, 100)  # tracing makes many objects, few of them garbage
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,6 @@
 """Command lines in processes of their own that need not import everything again, for mistakes."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -9,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from quick import environment
 
 ROOT = Path(__file__).parents[1]
 SERVER = """
@@ -43,10 +43,9 @@ for line in sys.stdin:
 @pytest.fixture(scope="module")
 def forked():
     """`(arguments) -> returncode, stdout, stderr` of a forked process with one device."""
-    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"COLUMNS": "200"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     command = [sys.executable, "-c", SERVER]
-    with subprocess.Popen(command, env=environment, cwd=ROOT, **pipes) as server:
+    with subprocess.Popen(command, env=environment(), cwd=ROOT, **pipes) as server:
 
         def launch(*arguments):
             with tempfile.TemporaryDirectory() as place:

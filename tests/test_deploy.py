@@ -1,6 +1,5 @@
 """The files in deploy/, as far as they can be checked without a cluster."""
 
-import os
 import re
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from quick import environment
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -74,12 +74,11 @@ def test_two_processes_find_each_other_by_the_variables_of_slurm():
         "SLURM_NTASKS": "2",
         "SLURM_STEP_NUM_NODES": "1",
         "JAX_COORDINATOR_PORT": str(port),
-        "XLA_FLAGS": "",
     }
     running = [
         subprocess.Popen(
             [sys.executable, "-c", code],
-            env=os.environ | slurm | {"SLURM_PROCID": number, "SLURM_LOCALID": number},
+            env=environment() | slurm | {"SLURM_PROCID": number, "SLURM_LOCALID": number},
             stdout=subprocess.PIPE,
             text=True,
         )

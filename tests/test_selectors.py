@@ -25,10 +25,10 @@ SELECTED: dict[bytes, pbcs.Result] = {}
 
 @pytest.fixture
 def selected_once(monkeypatch):
-    """Selections of this file's checks, which fit the same data in many ways, by their arguments."""
-    for name in ("select_coreset", "select_features"):
+    """The checks fit the same data in many ways: each question is answered once."""
+    for select in (selectors.select_coreset, selectors.select_features):
 
-        def selected(key, x, *more, select=getattr(selectors, name), **options):
+        def selected(key, x, *more, select=select, **options):
             x = x.toarray() if scipy.sparse.issparse(x) else x
             try:
                 question = pickle.dumps((select.__name__, key, x, more, sorted(options.items())))
@@ -38,7 +38,7 @@ def selected_once(monkeypatch):
                 SELECTED[question] = select(key, x, *more, **options)
             return SELECTED[question]
 
-        monkeypatch.setattr(selectors, name, selected)
+        monkeypatch.setattr(selectors, select.__name__, selected)
 
 
 @parametrize_with_checks(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import quick
 
 from pbcs_jax import UserError, ending, processes
 
@@ -22,8 +23,8 @@ def free_port():
 
 def together(file, count, devices=1, differs=""):
     """Runs the script in so many processes; their outputs."""
-    flags = "--xla_backend_optimization_level=0 --xla_force_host_platform_device_count="
-    environment = os.environ | {"XLA_FLAGS": f"{flags}{devices}"}
+    flags = f"{quick.FLAGS} --xla_force_host_platform_device_count={devices}"
+    environment = os.environ | {"XLA_FLAGS": flags}
     coordinator = f"localhost:{free_port()}"
     ends = [[coordinator, str(count), str(number), differs] for number in range(count)]
     running = [

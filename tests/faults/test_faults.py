@@ -1,12 +1,12 @@
 """The short version of `python -m benchmarks.faults`: real processes, killed and started anew."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from quick import environment
 
 ROOT = Path(__file__).parents[2]
 WRONG = ("wrong", "wrong exits", "other results", "harmed")
@@ -15,13 +15,13 @@ WRONG = ("wrong", "wrong exits", "other results", "harmed")
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     out = tmp_path_factory.mktemp("faults") / "faults.json"
-    environment = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "PBCS_MEMORY_GB")}
+    variables = {k: v for k, v in environment().items() if k != "PBCS_MEMORY_GB"}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.faults", "--short", f"--out={out}"],
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env=environment,
+        env=variables,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(out.read_text())["parts"], done.stderr

@@ -1,7 +1,6 @@
 """A judge killed in the middle of a training resumes there, to the same bits."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from quick import environment
 
 from benchmarks.fault_runs import command, write_data
 from pbcs_jax.choices import Samples
@@ -42,7 +42,7 @@ def start(data, folder, span=2.0, keep_every=60.0):
     arguments = command("judging", data, folder, changes)
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(span), str(keep_every), *arguments],
-        env=os.environ | {"XLA_FLAGS": "", "JAX_NUM_CPU_DEVICES": "1"},
+        env=environment() | {"JAX_NUM_CPU_DEVICES": "1"},
         cwd=ROOT,
         text=True,
         stdout=subprocess.PIPE,

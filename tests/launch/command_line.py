@@ -1,11 +1,11 @@
 """What the tests of the command line share: processes, a file of data, and how errors look."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+from quick import environment
 
 ROOT = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n"
@@ -13,11 +13,6 @@ PNG = b"\x89PNG\r\n"
 
 def command(*arguments):
     return [sys.executable, str(ROOT / "launch.py"), *map(str, arguments)]
-
-
-def environment():
-    """One device, as a user's machine has."""
-    return {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"COLUMNS": "200"}
 
 
 def launch(*arguments, **options):

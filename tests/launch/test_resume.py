@@ -8,8 +8,9 @@ import subprocess
 import time
 
 import pytest
-from command_line import PNG, ROOT, command, environment
+from command_line import PNG, ROOT, command
 from forked import forked  # noqa: F401 (a fixture)
+from quick import environment
 
 LONGER = (
     "--config=configs/mnist.py:smoke",
