@@ -16,7 +16,7 @@ import numpy as np
 from absl import app, flags
 
 import pbcs_jax as pbcs
-from benchmarks import measure
+from benchmarks import measure, page_speed
 from pbcs_jax import data
 from pbcs_jax.compute import blas
 
@@ -56,12 +56,7 @@ def main(argv: list[str]) -> None:
         for name, side in sides.items():
             times[name].append(side())
             print(name, round(times[name][-1], 1), flush=True)
-    found = {name: statistics.median(values) for name, values in times.items()}
-    rows = [
-        (name, f"{seconds:.1f}", f"{found['policy gradient'] / seconds:.1f}x")
-        for name, seconds in found.items()
-    ]
-    print(measure.markdown(("side", "seconds", "faster"), rows))
+    print(page_speed.kernel({"seconds": times}))
     measure.write(_OUT.value, "kernel", {"seconds": times})
 
 

@@ -136,8 +136,8 @@ def _list_of_runs(runs: Sequence[Run], links: Mapping[str, str]) -> str:
     for run in runs:
         summary, best = run.summary, _best(run)
         columns["run"].append(Cell(run.name, link=links[run.name]))
-        columns["experiment"].append(str(summary.get("experiment", "–")))
-        columns["data"].append(str((summary.get("dataset") or {}).get("name", "–")))
+        columns["experiment"].append(str(summary.get("experiment", "-")))
+        columns["data"].append(str((summary.get("dataset") or {}).get("name", "-")))
         columns["chosen"].append(_size(run))
         columns["seeds"].append(", ".join(map(str, _seeds(run))))
         columns["best method"].append(best[0])
@@ -151,7 +151,7 @@ def _best(run: Run) -> tuple[str, str]:
     records = {} if run.is_sweep else run.summary.get("methods", {})
     known = {name: record for name, record in records.items() if mean_accuracy(record) > 0}
     if not known:
-        return f"{len(run.summary['points'])} points" if run.is_sweep else "–", "–"
+        return f"{len(run.summary['points'])} points" if run.is_sweep else "-", "-"
     name = max(known, key=lambda method: mean_accuracy(known[method]))
     return name, accuracy_text(known[name])
 
@@ -159,18 +159,18 @@ def _best(run: Run) -> tuple[str, str]:
 def _section(run: Run, key: str, path: Path) -> str:
     """A run, or a sweep: facts, tables and figures; the runs of a sweep are folded."""
     summary, origin = run.summary, run.origin
-    facts: list[Fact] = [("Experiment", str(summary.get("experiment", "–")))]
+    facts: list[Fact] = [("Experiment", str(summary.get("experiment", "-")))]
     if summary.get("dataset"):
         facts.append(("Data", f"{summary['dataset']['name']} ({summary['dataset']['source']})"))
     facts += [("Chosen", _size(run)), ("Seeds", ", ".join(map(str, _seeds(run))))]
     if isinstance(summary.get("seconds"), int | float):
         facts.append(("Selecting and judging took", duration(summary["seconds"])))
-    facts.append(("Commit", (origin.get("git_commit") or "–")[:12]))
+    facts.append(("Commit", (origin.get("git_commit") or "-")[:12]))
     place = Path(os.path.relpath(run.folder, path.parent))
     for label, name in (("Page of its own", PAGE), ("Settings and versions", CONFIG)):
         if (run.folder / name).is_file():
             facts.append((label, Cell(name, link=f"./{(place / name).as_posix()}")))
-    facts.append(("Command", origin.get("command") or "–"))
+    facts.append(("Command", origin.get("command") or "-"))
     parts = [f'<p class="banner" role="note">{html.escape(run.banner)}</p>'] if run.banner else []
     parts.append(facts_list(facts))
     parts += [f"<div>{entry_html(title, '', rows, 4)}</div>" for title, rows in _tables(run)]
@@ -194,10 +194,11 @@ def _tables(run: Run) -> list[tuple[str, Rows]]:
     points = {name or "all": point["methods"] for name, point in run.summary["points"].items()}
     metrics = dict.fromkeys(m for p in points.values() for r in p.values() for m in r)
     metrics.pop("seconds", None)
-    return [
-        (f"{metric.replace('_', ' ').capitalize()}, %", sweep_table(points, metric))
-        for metric in metrics
-    ]
+    return [(_of_metric(metric), sweep_table(points, metric)) for metric in metrics]
+
+
+def _of_metric(name: str) -> str:
+    return name.replace("_", " ").capitalize() + ("" if name.endswith("seconds") else ", %")
 
 
 def _size(run: Run) -> str:
@@ -206,11 +207,11 @@ def _size(run: Run) -> str:
         if isinstance(summary.get(key), int):
             of = summary.get("num_choices")
             return f"{summary[key]:,}" + (f" of {of:,}" if isinstance(of, int) else "")
-    return "–"
+    return "-"
 
 
 def _seeds(run: Run) -> list[Any]:
-    return list(run.summary.get("seeds", [run.summary.get("seed", "–")]))
+    return list(run.summary.get("seeds", [run.summary.get("seed", "-")]))
 
 
 def _list_of_unread(unread: Sequence[Unread]) -> str:

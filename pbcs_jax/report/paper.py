@@ -132,10 +132,11 @@ def gathered(records: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, di
         for metric in own[0]:
             values = [record.get(metric) for record in own]
             means = [v.get("mean") if isinstance(v, Mapping) else v for v in values]
-            if not all(isinstance(m, int | float) for m in means):
+            numbers = [mean for mean in means if isinstance(mean, int | float)]
+            if len(numbers) < len(values):
                 continue
             whole = len(values) == 1 and isinstance(values[0], Mapping)
-            found[name][metric] = values[0] if whole else spread(means)
+            found[name][metric] = values[0] if whole else spread(numbers)
     return found
 
 
@@ -156,7 +157,9 @@ def _item(given: Mapping[str, Any], found: Sequence[Found]) -> Item:
 
 
 def _matches(keys: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    return all(key in keys and keys[key] == value for key, value in where.items())
+    """Whether all hold; a list names several that do."""
+    allowed = {key: v if isinstance(v, list) else [v] for key, v in where.items()}
+    return all(key in keys and keys[key] in values for key, values in allowed.items())
 
 
 def _line(
@@ -196,13 +199,12 @@ def _text(one: Found, method: str, metric: str) -> str:
 
 
 def _number(record: Mapping[str, Any], metric: str) -> str:
-    if metric == "class_spread":
-        parts = [record.get(key) for key in ("largest_class", "smallest_class", "coreset_size")]
-        if not all(parts):
-            return ""
-        largest, smallest, size = (part["mean"] for part in parts if part)
-        return f"{(largest - smallest) / size:.3f}"
     value = record.get(metric)
+    if metric == "class_gap" and not value:
+        parts = [record.get(key) for key in ("largest_class", "smallest_class", "coreset_size")]
+        if all(parts):
+            largest, smallest, size = (part["mean"] for part in parts if part)
+            value = {"mean": (largest - smallest) / size}
     if not value or value.get("mean") is None:
         return ""
     if metric == "seconds":
