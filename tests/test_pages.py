@@ -1,10 +1,11 @@
 """No number in a table of docs/results is typed: each is what the committed JSON says."""
 
+import doctest
 import re
 
 import pytest
 
-from benchmarks import pages
+from benchmarks import page_tables, pages
 
 
 def test_tables_and_the_book_are_what_the_committed_results_say(capsys):
@@ -33,3 +34,8 @@ def test_a_changed_number_differs_and_is_written_back(monkeypatch, tmp_path, cap
 def test_a_mark_that_is_none_is_an_error(text):
     with pytest.raises(ValueError, match="begin NAME"):
         pages.rewritten(text)
+
+
+def test_examples_in_docstrings():
+    for module in (page_tables, pages):
+        assert doctest.testmod(module).failed == 0

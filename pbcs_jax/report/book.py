@@ -98,10 +98,9 @@ def _item(number: int, item: paper.Item) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     rows = []
     for line in item.lines:
-        measured = "<br>".join(map(_measured, line.measured)) or paper.NOT_RUN
-        commands = "<br>".join(map(_command, line.commands))
+        measured = _measured(line.measured) if line.measured else paper.NOT_RUN
         texts = [html.escape(t) for t in (line.setting, line.method, line.published)]
-        named = zip(heads, (*texts, measured, commands), strict=True)
+        named = zip(heads, (*texts, measured, _command(line.command)), strict=True)
         cells = "".join(f'<td data-name="{name}">{cell}</td>' for name, cell in named)
         rows.append(f'<tr class="find">{cells}</tr>')
     body = "\n".join(rows)

@@ -50,13 +50,13 @@ class Measured(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A row of a table: one setting, one method or the best of several."""
+    """A row of a table: one setting, one method or the best of several, and one measurement."""
 
     setting: str
     method: str
     published: str
-    measured: list[Measured]
-    commands: list[str]
+    measured: Measured | None
+    command: str
 
 
 class Item(NamedTuple):
@@ -152,7 +152,8 @@ def _item(given: Mapping[str, Any], found: Sequence[Found]) -> Item:
         matching = [one for one in found if _matches(one.keys, where)]
         metric = row.get("metric", given.get("metric", "test_accuracy"))
         published = row.get("published") or dict.fromkeys(row.get("methods", [""]))
-        lines += [_line(row, m, number, metric, matching) for m, number in published.items()]
+        for method, number in published.items():
+            lines += _lines(row, method, number, metric, matching)
     return Item(given["name"], given["caption"], lines)
 
 
@@ -162,24 +163,24 @@ def _matches(keys: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     return all(key in keys and keys[key] in values for key, values in allowed.items())
 
 
-def _line(
+def _lines(
     row: Mapping[str, Any],
     method: str,
     published: float | None,
     metric: str,
     matching: Sequence[Found],
-) -> Line:
-    """One row; `method` "" is the library's beside the best of the others."""
-    measured, commands = [], []
+) -> list[Line]:
+    """One row per measurement, or one without; `method` "" is the library's and the best other."""
+    number = _NO_NUMBER if published is None else f"{published:.2f}"
+    command = row["command"].replace("METHOD", method)
+    start = row["setting"], method or "PBCS; best other", number
+    lines = []
     for one in matching:
         text = one.source if metric == "none" else _text(one, method, metric)
         if text and (one.link or metric != "none"):
             about = one.about + (f", {one.warning}" if one.warning else "")
-            measured.append(Measured(text, about, one.link))
-            commands.append(one.command)
-    commands = list(dict.fromkeys(filter(None, commands))) or [row["command"]]
-    number = _NO_NUMBER if published is None else f"{published:.2f}"
-    return Line(row["setting"], method or "PBCS; best other", number, measured, commands)
+            lines.append(Line(*start, Measured(text, about, one.link), one.command or command))
+    return lines or [Line(*start, None, command)]
 
 
 def _text(one: Found, method: str, metric: str) -> str:
