@@ -166,9 +166,11 @@ def test_the_book_is_searched_and_compares_two_runs(quiet, sweep):
     write_book(sweep.parent, book)
     quiet.get(book.as_uri())
     search = quiet.find_element(By.ID, "search")
-    shown = lambda: [
-        p.get_attribute("id") for p in quiet.find_elements(By.CSS_SELECTOR, ".run:not([hidden])")
-    ]  # noqa: E731
+
+    def shown():
+        found = quiet.find_elements(By.CSS_SELECTOR, ".run:not([hidden])")
+        return [part.get_attribute("id") for part in found]
+
     assert shown() == ["run-0", "run-1", "run-2"]
     search.send_keys("size=20 noise.rate=0.5")
     assert shown() == ["run-2"]
