@@ -15,8 +15,11 @@
       item.hidden = !item.querySelector(".find:not([hidden])");
     for (const line of document.querySelectorAll(".contents li"))
       line.hidden = document.querySelector(line.firstChild.hash).hidden;
-    const count = kind => found.filter(([part]) => part.matches(kind) && !part.hidden).length;
-    hits.textContent = words.length ? `${count("tr.find")} rows, ${count(".run")} runs` : "";
+    const count = (kind, name) => {
+      const shown = found.filter(([part]) => part.matches(kind) && !part.hidden).length;
+      return `${shown} ${name}${shown === 1 ? "" : "s"}`;
+    };
+    hits.textContent = words.length ? `${count("tr.find", "row")}, ${count(".run", "run")}` : "";
   });
 
   // A link to a run of a sweep opens it.
