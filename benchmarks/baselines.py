@@ -22,7 +22,8 @@ import numpy as np
 from absl import app, flags
 
 import pbcs_jax as pbcs
-from benchmarks import measure, page_speed
+from benchmarks import measure
+from benchmarks.pages import speed
 from pbcs_jax import data, nets
 from pbcs_jax.baselines import BASELINES, Candidates
 
@@ -84,8 +85,8 @@ def main(argv: list[str]) -> None:
         seconds = first_and_again(select, candidates, _SIZE.value)
         keep("methods", {"method": name, **seconds})
 
-    print(page_speed.baselines(results) + "\n")
-    print(page_speed.growth(results))
+    print(speed.baselines(results) + "\n")
+    print(speed.growth(results))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from collections import Counter
 import jax
 from absl import app, flags
 
-from benchmarks import measure, page_speed
+from benchmarks import measure
+from benchmarks.pages import speed
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/compile.json", "Where the JSON goes.")
 _REPEATS = flags.DEFINE_integer("repeats", 5, "Cold and warm runs of each.", lower_bound=5)
@@ -77,7 +78,7 @@ def main(argv: list[str]) -> None:
         results[kind] = {"total": statistics.median(map(sum, taken))}
         parts = zip(PARTS, zip(*taken, strict=True), strict=True)
         results[kind] |= {part: statistics.median(values) for part, values in parts}
-    print(page_speed.compilation(results))
+    print(speed.compilation(results))
     measure.write(_OUT.value, "compile", {"repeats": _REPEATS.value, **results})
 
 

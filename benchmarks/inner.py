@@ -23,7 +23,8 @@ import numpy as np
 from absl import app, flags
 from flax import linen as nn
 
-from benchmarks import measure, page_speed
+from benchmarks import measure
+from benchmarks.pages import speed
 from benchmarks.torch_nets import torch_convnet, torch_mlp, torch_resnet18
 from pbcs_jax import nets
 from pbcs_jax.compute import mesh as mesh_lib
@@ -157,7 +158,7 @@ def main(argv: list[str]) -> None:
         results.append(measure_row(torch, row, steps, _REPEATS.value))
         print(f"{row.name}, K = {row.size}: done", file=sys.stderr)
     print("Milliseconds per training step and mask:\n")
-    print(page_speed.inner({"rows": results}))
+    print(speed.inner({"rows": results}))
     rate = results[0]["matmul_gflops"]
     work = convnet_gflop(32, ROWS[0].size)
     for name, ms in results[0]["milliseconds"].items():

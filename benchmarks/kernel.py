@@ -16,7 +16,8 @@ import numpy as np
 from absl import app, flags
 
 import pbcs_jax as pbcs
-from benchmarks import measure, page_speed
+from benchmarks import measure
+from benchmarks.pages import speed
 from pbcs_jax import data
 from pbcs_jax.compute import blas
 
@@ -56,7 +57,7 @@ def main(argv: list[str]) -> None:
         for name, side in sides.items():
             times[name].append(side())
             print(name, round(times[name][-1], 1), flush=True)
-    print(page_speed.kernel({"seconds": times}))
+    print(speed.kernel({"seconds": times}))
     measure.write(_OUT.value, "kernel", {"seconds": times})
 
 

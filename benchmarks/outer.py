@@ -18,7 +18,8 @@ import optax
 from absl import app, flags
 
 import pbcs_jax as pbcs
-from benchmarks import measure, page_speed
+from benchmarks import measure
+from benchmarks.pages import speed
 from pbcs_jax.outer import loop
 from pbcs_jax.outer.base import Evaluation
 from pbcs_jax.outer.settings import Settings
@@ -86,7 +87,7 @@ def main(argv: list[str]) -> None:
         results.append(measure_one(n, _REPEATS.value))
         print(f"n = {n}: done", file=sys.stderr)
         n *= 10
-    print(page_speed.outer({"rows": results}))
+    print(speed.outer({"rows": results}))
     measure.write(
         _OUT.value, "outer", {"masks": _MASKS, "repeats": _REPEATS.value, "rows": results}
     )

@@ -20,7 +20,8 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
 import pbcs_jax as pbcs
-from benchmarks import measure, page_speed
+from benchmarks import measure
+from benchmarks.pages import speed
 from pbcs_jax import nets
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/regression.json", "Where the JSON goes.")
@@ -75,7 +76,7 @@ def main(_: list[str]) -> None:
         runs = [at_seed(seed, size) for seed in range(SEEDS)]
         results[str(size)] = runs
         measure.write(_OUT.value, "regression", results)
-    print(page_speed.regression(results))
+    print(speed.regression(results))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import time
 import jax
 from absl import app, flags
 
-from benchmarks import page_speed
 from benchmarks.measure import write
+from benchmarks.pages import speed
 from pbcs_jax import replay
 from pbcs_jax.compute import blas
 from pbcs_jax.replay.kernel import FEW_STEPS
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> None:
     for name, (memory, chunk) in sides.items():
         with blas.one_thread():
             found[name] = rate(memory, chunk, _SECONDS.value)
-    print(page_speed.replay({"memories": found}))
+    print(speed.replay({"memories": found}))
     if _OUT.value:
         write(_OUT.value, "replay", {"memories": found})
 

@@ -19,7 +19,8 @@ import numpy as np
 from absl import app, flags
 
 import pbcs_jax as pbcs
-from benchmarks import measure, page_speed
+from benchmarks import measure
+from benchmarks.pages import speed
 from pbcs_jax import nets
 from pbcs_jax.choices import Samples
 from pbcs_jax.inner.train import Inner
@@ -109,7 +110,7 @@ def main(argv: list[str]) -> None:
             times.append({"varied": varied, **point._asdict(), "milliseconds": 1e3 * taken})
             times[-1]["over_first"] = taken / base[point.net]
         print(f"{varied}: done", file=sys.stderr)
-    print(page_speed.scaling({"times": times}), "\n")
+    print(speed.scaling({"times": times}), "\n")
     memory = []
     for run in MEMORY:
         command = [
@@ -121,7 +122,7 @@ def main(argv: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         memory.append(dict(zip(("estimator", "n", "masks", "size"), run, strict=True)))
         memory[-1]["peak_megabytes"] = float(done.stdout.split()[-1])
-    print(page_speed.peak_memory({"memory": memory}))
+    print(speed.peak_memory({"memory": memory}))
     results = {"repeats": _REPEATS.value, "times": times, "memory": memory}
     measure.write(_OUT.value, "scaling", results)
 

@@ -15,7 +15,8 @@ import numpy as np
 from absl import app, flags
 
 import pbcs_jax as pbcs
-from benchmarks import measure, page_tables
+from benchmarks import measure
+from benchmarks.pages.peers import suspect_table
 from benchmarks.peer_methods import FOLDS, clocks, load, logistic_regression
 from benchmarks.peer_problems import read
 from pbcs_jax import data
@@ -93,7 +94,7 @@ def main(argv: list[str]) -> None:
                 found.setdefault(f"{dataset.name}, noise {rate}", {}).setdefault(name, []).append(
                     row
                 )
-    print(page_tables.suspect_table(found))
+    print(suspect_table(found))
     measure.write(_OUT.value, "suspects", {"cells": found})
 
 

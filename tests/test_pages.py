@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from benchmarks import page_tables, pages
+from benchmarks.pages import replay, shared
+from benchmarks.pages import write as pages
 
 
 def test_tables_and_the_book_are_what_the_committed_results_say(capsys):
@@ -37,5 +38,5 @@ def test_a_mark_that_is_none_is_an_error(text):
 
 
 def test_examples_in_docstrings():
-    for module in (page_tables, pages):
+    for module in (shared, replay, pages):
         assert doctest.testmod(module).failed == 0

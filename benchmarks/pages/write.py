@@ -10,54 +10,53 @@ import argparse
 import functools
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import page_speed, page_tables, recorded
-from benchmarks.page_tables import ROOT, load
+from benchmarks.pages import inputs, peers, recorded, replay, samples, speed
+from benchmarks.pages.shared import ROOT, load
 
 PAGES = ROOT / "docs" / "results"
 RECORDED = ROOT / "pbcs_jax" / "report" / "recorded.json"
 _REGION = re.compile(r"(<!-- begin ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
-def _speed(function: Callable[[page_speed.Found], str], file: str) -> Callable[[], str]:
+def _speed(function: Callable[[speed.Found], str], file: str) -> Callable[[], str]:
     return lambda: function(load(file))
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
-    "sizes-10000": page_tables.sizes("mnist_100_of_10000"),
-    "sizes-1000": page_tables.sizes("mnist_100_of_1000"),
-    "transfer": page_tables.transfer,
-    "label-noise": page_tables.label_noise,
-    "wrong-labels": page_tables.wrong_labels,
-    "imbalance": page_tables.imbalance,
-    "all-of-mnist": page_tables.all_of_mnist,
-    "cifar10": page_tables.cifar10,
-    "pixels-noise": page_tables.pixels("noise"),
-    "pixels-clean": page_tables.pixels("clean"),
-    "pixel-leads": page_tables.pixel_leads,
-    "kernel-then-network": page_tables.kernel_then_network,
-    "permmnist": page_tables.replay_table("permmnist", "Table 1", "task"),
-    "streaming-permmnist": page_tables.replay_table("streaming_permmnist", "Table 2", "chunk"),
-    "suspects": page_tables.suspects,
-    "presets": page_tables.presets,
-    "peers-mnist": page_tables.peers("mnist", 3),
-    "peers-cifar10": page_tables.peers("cifar10", 1),
-    "peers-wine": page_tables.peers("wine", 3),
-    "peers-breast-cancer": page_tables.peers("breast_cancer", 3),
-    "inner": _speed(page_speed.inner, "inner"),
-    "outer": _speed(page_speed.outer, "outer"),
-    "scaling": _speed(page_speed.scaling, "scaling"),
-    "peak-memory": _speed(page_speed.peak_memory, "scaling"),
-    "baselines": _speed(page_speed.baselines, "baselines"),
-    "growth": _speed(page_speed.growth, "baselines"),
-    "time-to-quality": _speed(page_speed.time_to_quality, "time_to_quality"),
-    "kernel": _speed(page_speed.kernel, "kernel"),
-    "compilation": _speed(page_speed.compilation, "compile"),
-    "regression": _speed(page_speed.regression, "regression"),
-    "replay": _speed(page_speed.replay, "replay"),
+    "sizes-10000": samples.sizes("mnist_100_of_10000"),
+    "sizes-1000": samples.sizes("mnist_100_of_1000"),
+    "transfer": samples.transfer,
+    "label-noise": samples.label_noise,
+    "wrong-labels": samples.wrong_labels,
+    "imbalance": samples.imbalance,
+    "all-of-mnist": samples.all_of_mnist,
+    "cifar10": samples.cifar10,
+    "pixels-noise": inputs.pixels("noise"),
+    "pixels-clean": inputs.pixels("clean"),
+    "pixel-leads": inputs.pixel_leads,
+    "kernel-then-network": samples.kernel_then_network,
+    "permmnist": replay.replay_table("permmnist", "Table 1", "task"),
+    "streaming-permmnist": replay.replay_table("streaming_permmnist", "Table 2", "chunk"),
+    "suspects": peers.suspects,
+    "presets": peers.presets,
+    "peers-mnist": peers.peers("mnist", 3),
+    "peers-cifar10": peers.peers("cifar10", 1),
+    "peers-wine": peers.peers("wine", 3),
+    "peers-breast-cancer": peers.peers("breast_cancer", 3),
+    "inner": _speed(speed.inner, "inner"),
+    "outer": _speed(speed.outer, "outer"),
+    "scaling": _speed(speed.scaling, "scaling"),
+    "peak-memory": _speed(speed.peak_memory, "scaling"),
+    "baselines": _speed(speed.baselines, "baselines"),
+    "growth": _speed(speed.growth, "baselines"),
+    "time-to-quality": _speed(speed.time_to_quality, "time_to_quality"),
+    "kernel": _speed(speed.kernel, "kernel"),
+    "compilation": _speed(speed.compilation, "compile"),
+    "regression": _speed(speed.regression, "regression"),
+    "replay": _speed(speed.replay, "replay"),
 }
 """What a page can ask for."""
 
@@ -99,7 +98,3 @@ def main(arguments: list[str] | None = None) -> int:
         if not check:
             path.write_text(text, "utf-8")
     return int(check and bool(differing))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

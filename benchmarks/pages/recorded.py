@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.page_tables import kind_of, load, per_seed, trained_on
+from benchmarks.pages.replay import kind_of, trained_on
+from benchmarks.pages.shared import load, per_seed
 from pbcs_jax.report.paper import spread
 
 _SAMPLES = {"experiment": "summarization", "dataset": "mnist"}
