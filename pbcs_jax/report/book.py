@@ -8,7 +8,7 @@ import html
 import json
 import os
 from collections.abc import Mapping, Sequence
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ def write_book(
         "compare": _COMPARE,
         "unread": _list_of_unread(unread),
     }
-    body = [f"<h1>{_TITLE}</h1>", _navigation(items)]
+    body = [f"<h1>{_TITLE}</h1>", _navigation(items), _counts(list(shown.values()), items)]
     body += [f'<section id="{k}">\n<h2>{_PARTS[k]}</h2>\n{v}\n</section>' for k, v in parts.items()]
     known = {key: _known(run) for key, run in shown.items()}
     data = json.dumps(known, ensure_ascii=False).replace("</", "<\\/").replace("<!", "<\\!")
@@ -90,6 +90,19 @@ def _navigation(items: Sequence[paper.Item]) -> str:
 <input id="search" type="search" placeholder="Search runs, settings, rows"
  aria-label="Search"><output id="hits" for="search"></output></nav>
 <details open><summary>Contents: the paper</summary><ul class="contents">{below}</ul></details>"""
+
+
+def _counts(runs: Sequence[Run], items: Sequence[paper.Item]) -> str:
+    """How much there is, and how much of the paper is measured."""
+    lines = [line for item in items for line in item.lines]
+    measured = sum(bool(line.measured and not line.measured.is_smoke) for line in lines)
+    facts: list[Fact] = [
+        ("Sweeps", sum(run.is_sweep for run in runs)),
+        ("Runs", sum(not run.is_sweep for run in runs)),
+        ("Rows of the paper that are measured", f"{measured} of {len(lines)}"),
+        ("Written with", f"pbcs_jax {metadata.version('pbcs_jax')}"),
+    ]
+    return facts_list(facts)
 
 
 def _item(number: int, item: paper.Item) -> str:
@@ -173,9 +186,9 @@ def _section(run: Run, key: str, path: Path) -> str:
     parts = [f'<p class="banner" role="note">{html.escape(run.banner)}</p>'] if run.banner else []
     parts.append(facts_list(facts))
     parts += [f"<div>{entry_html(title, '', rows, 4)}</div>" for title, rows in _tables(run)]
-    for file in run.figures:
-        title = file.stem.replace("_", " ").capitalize()
-        parts.append(f"<div>{entry_html(title, '', file, 4)}</div>")
+    titled = [(file.stem.replace("_", " ").capitalize(), file) for file in run.figures]
+    figures = [f"<div>{entry_html(title, '', file, 4)}</div>" for title, file in titled]
+    parts += ['<div class="figures">', *figures, "</div>"]
     inside = "\n".join(parts)
     words = html.escape(" ".join(f"{k}={v}" for k, v in run.settings.items()), quote=True)
     name = html.escape(run.name)

@@ -16,7 +16,7 @@ from pbcs_jax.report.tables import accuracy_text
 
 LIBRARY = "pbcs"
 NOT_RUN = "not run"
-_NO_NUMBER = "figure"
+_NO_NUMBER, _SMOKE = "figure", "a smoke run"
 
 
 class Found(NamedTuple):
@@ -47,6 +47,7 @@ class Measured(NamedTuple):
     text: str
     about: str
     link: str
+    is_smoke: bool = False
 
 
 class Line(NamedTuple):
@@ -115,7 +116,7 @@ def _together(runs: Sequence[Run], links: Mapping[str, str]) -> Found:
         keys,
         gathered([run.summary["methods"] for run in runs]),
         about,
-        "a smoke run" if first.banner else "",
+        _SMOKE if first.banner else "",
     )
 
 
@@ -179,7 +180,8 @@ def _lines(
         text = one.source if metric == "none" else _text(one, method, metric)
         if text and (one.link or metric != "none"):
             about = one.about + (f", {one.warning}" if one.warning else "")
-            lines.append(Line(*start, Measured(text, about, one.link), one.command or command))
+            measured = Measured(text, about, one.link, one.warning == _SMOKE)
+            lines.append(Line(*start, measured, one.command or command))
     return lines or [Line(*start, None, command)]
 
 
