@@ -65,7 +65,7 @@ def write_book(
     body = [f"<h1>{_TITLE}</h1>", _navigation(items), _counts(list(shown.values()), items)]
     body += [f'<section id="{k}">\n<h2>{_PARTS[k]}</h2>\n{v}\n</section>' for k, v in parts.items()]
     known = {key: _known(run) for key, run in shown.items()}
-    data = json.dumps(known, ensure_ascii=False).replace("</", "<\\/").replace("<!", "<\\!")
+    data = json.dumps(known, ensure_ascii=False).replace("</", "<\\/").replace("<!", "<\\u0021")
     body.append(f'<script type="application/json" id="known">{data}</script>')
     own = resources.files("pbcs_jax.report")
     style, script = (own.joinpath(f"book.{kind}").read_text("utf-8") for kind in ("css", "js"))

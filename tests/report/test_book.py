@@ -73,7 +73,7 @@ def make_sweep(folder):
 @pytest.fixture(scope="module")
 def book(tmp_path_factory):
     root = tmp_path_factory.mktemp("book") / "runs"
-    make_run(root / "[bold] a#b?", other=EVIL, banner="This is <short>.")
+    make_run(root / "[bold] a#b?", other=EVIL, banner="This is <short>.", model="<!-- <script>")
     make_sweep(root / "sweep")
     assert len(write_book(root, root / "book.html")[0]) == 4
     return root / "book.html"
@@ -106,6 +106,7 @@ def test_names_are_text_and_nothing_else(book):
     assert [run["name"] for run in known.values()][:2] == ["[bold] a#b?", "sweep"]
     assert known["run-0"]["accuracy"][EVIL] == "40.00 ± 2.00"
     assert known["run-0"]["settings"]["noise.rate"] == "0.5"
+    assert known["run-0"]["settings"]["model"] == '"<!-- <script>"' and "<!--" not in page
 
 
 def test_the_papers_rows_have_what_was_measured_and_are_never_empty(book):
