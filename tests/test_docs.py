@@ -16,6 +16,7 @@ import pytest
 from nbclient import NotebookClient
 
 import pbcs_jax as pbcs
+from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.select import select_coreset, select_features
 
 ROOT = Path(__file__).parents[1]
@@ -135,6 +136,19 @@ def test_every_config_that_documents_name_exists():
     for page in PAGES:
         for name in re.findall(r"configs/(\w+)\.py|pbcs --config=(\w+)", page.read_text()):
             assert (ROOT / "configs" / f"{''.join(name)}.py").exists(), (page.name, name)
+
+
+def test_commands_that_documents_name_exist():
+    """Modules, presets and keys of configs."""
+    text = "\n".join(page.read_text() for page in PAGES)
+    modules = set(re.findall(r"python -m ((?:benchmarks|pbcs_jax)[\w.]*)", text))
+    assert len(modules) > 10 and all(map(importlib.util.find_spec, modules))
+    for name, preset in set(re.findall(r"configs/(\w+)\.py:(\w+)", text)):
+        module = importlib.import_module(f"pbcs_jax.configs.{name}")
+        assert preset in module.PRESETS, (name, preset)
+    known = {key for make in config_lib.TEMPLATES.values() for key in config_lib.flatten(make())}
+    keys = set(re.findall(r"--config\.([a-z][\w.]*)=", text))
+    assert len(keys) > 20 and keys <= known, keys - known
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
