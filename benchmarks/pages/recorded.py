@@ -161,9 +161,9 @@ def _replay() -> Iterator[dict[str, Any]]:
 
 
 def _time() -> Iterator[dict[str, Any]]:
-    results = load("baselines")
+    results, names = load("baselines"), {"pbcs": "pbcs_kernel", "greedy": "greedy"}
     for own in results["growth"]:
-        methods = {name: {"seconds": spread([own[name]["again"]])} for name in ("pbcs", "greedy")}
-        keys = {"experiment": "time against size", "size": own["size"]}
+        methods = {names[name]: {"seconds": spread([own[name]["again"]])} for name in names}
+        keys = {"experiment": "analysis", "analysis.kind": "time", "size": own["size"]}
         about = f"{own['size']} of {results['candidates']:,}, compiled before"
         yield _one("baselines", "python -m benchmarks.baselines", keys, methods, about)
