@@ -86,7 +86,7 @@ def test_the_tutorial_runs(tmp_path):
     assert not [out for cell in cells for out in cell.outputs if out.output_type == "error"]
     for long, short in (
         ("5.0, 600", "0.5, 300"),
-        ("60", "4"),
+        ('"kernel", ', '"kernel", "num_masks": 2, "outer_steps": 2, '),
         ("(20, 50, 100)", "(50,)"),
         ("range(5)", "range(1)"),
     ):
