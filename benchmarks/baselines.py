@@ -23,6 +23,7 @@ from absl import app, flags
 
 import pbcs_jax as pbcs
 from benchmarks import measure
+from benchmarks.pages import speed
 from pbcs_jax import data, nets
 from pbcs_jax.baselines import BASELINES, Candidates
 
@@ -84,14 +85,8 @@ def main(argv: list[str]) -> None:
         seconds = first_and_again(select, candidates, _SIZE.value)
         keep("methods", {"method": name, **seconds})
 
-    rows = [[r["method"], f"{r['first']:.1f}", f"{r['again']:.1f}"] for r in results["methods"]]
-    print(measure.markdown(["method", "first, s", "again, s"], rows) + "\n")
-    columns = ["size", "greedy first, s", "again, s", "PBCS (kernel) first, s", "again, s"]
-    rows = [
-        [r["size"], *(f"{r[side][call]:.1f}" for side in ("greedy", "pbcs") for call in r[side])]
-        for r in results["growth"]
-    ]
-    print(measure.markdown(columns, rows))
+    print(speed.baselines(results) + "\n")
+    print(speed.growth(results))
 
 
 if __name__ == "__main__":

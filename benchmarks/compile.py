@@ -19,6 +19,7 @@ import jax
 from absl import app, flags
 
 from benchmarks import measure
+from benchmarks.pages import speed
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/compile.json", "Where the JSON goes.")
 _REPEATS = flags.DEFINE_integer("repeats", 5, "Cold and warm runs of each.", lower_bound=5)
@@ -77,8 +78,7 @@ def main(argv: list[str]) -> None:
         results[kind] = {"total": statistics.median(map(sum, taken))}
         parts = zip(PARTS, zip(*taken, strict=True), strict=True)
         results[kind] |= {part: statistics.median(values) for part, values in parts}
-    rows = [[kind, *(f"{value:.1f}" for value in r.values())] for kind, r in results.items()]
-    print(measure.markdown(["compilation cache", "all, s", *(f"{p}, s" for p in PARTS)], rows))
+    print(speed.compilation(results))
     measure.write(_OUT.value, "compile", {"repeats": _REPEATS.value, **results})
 
 

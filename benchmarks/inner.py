@@ -24,6 +24,7 @@ from absl import app, flags
 from flax import linen as nn
 
 from benchmarks import measure
+from benchmarks.pages import speed
 from benchmarks.torch_nets import torch_convnet, torch_mlp, torch_resnet18
 from pbcs_jax import nets
 from pbcs_jax.compute import mesh as mesh_lib
@@ -142,21 +143,6 @@ def convnet_gflop(width: int, size: int) -> float:
     return 2 * size * (2 * first + 3 * rest) / 1e9
 
 
-def table(results: list[dict[str, Any]]) -> str:
-    rows = []
-    for r in results:
-        ms, faster, compiling = r["milliseconds"], r["speedup"], r["compile_seconds"]
-        rows.append(
-            [r["net"], r["size"], r["masks"]]
-            + [f"{ms[name]:.2f}" for name in (*OURS, "torch")]
-            + [f"{faster[name]:.1f}x" for name in OURS]
-            + [", ".join(f"{compiling[name]:.1f}" for name in OURS)]
-        )
-    columns = ["net", "K", "M", *(f"{name} ms" for name in OURS), "PyTorch ms"]
-    columns += [*(f"{name} faster" for name in OURS), "compile s"]
-    return measure.markdown(columns, rows)
-
-
 def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise app.UsageError(f"unexpected arguments {argv[1:]}: use --out, --steps, --repeats.")
@@ -172,7 +158,7 @@ def main(argv: list[str]) -> None:
         results.append(measure_row(torch, row, steps, _REPEATS.value))
         print(f"{row.name}, K = {row.size}: done", file=sys.stderr)
     print("Milliseconds per training step and mask:\n")
-    print(table(results))
+    print(speed.inner({"rows": results}))
     rate = results[0]["matmul_gflops"]
     work = convnet_gflop(32, ROWS[0].size)
     for name, ms in results[0]["milliseconds"].items():

@@ -17,6 +17,7 @@ from absl import app, flags
 
 import pbcs_jax as pbcs
 from benchmarks import measure
+from benchmarks.pages import speed
 from pbcs_jax import data
 from pbcs_jax.compute import blas
 
@@ -56,12 +57,7 @@ def main(argv: list[str]) -> None:
         for name, side in sides.items():
             times[name].append(side())
             print(name, round(times[name][-1], 1), flush=True)
-    found = {name: statistics.median(values) for name, values in times.items()}
-    rows = [
-        (name, f"{seconds:.1f}", f"{found['policy gradient'] / seconds:.1f}x")
-        for name, seconds in found.items()
-    ]
-    print(measure.markdown(("side", "seconds", "faster"), rows))
+    print(speed.kernel({"seconds": times}))
     measure.write(_OUT.value, "kernel", {"seconds": times})
 
 

@@ -19,6 +19,7 @@ from absl import app, flags
 
 import pbcs_jax as pbcs
 from benchmarks import measure
+from benchmarks.pages import speed
 from pbcs_jax.outer import loop
 from pbcs_jax.outer.base import Evaluation
 from pbcs_jax.outer.settings import Settings
@@ -86,16 +87,7 @@ def main(argv: list[str]) -> None:
         results.append(measure_one(n, _REPEATS.value))
         print(f"n = {n}: done", file=sys.stderr)
         n *= 10
-    columns = ["n", "numpy.sort ms", "project ms", "project / sort", "sample + score + update ms"]
-    columns += ["that / project", "whole step ms", "error of the sum"]
-    rows = []
-    for r in results:
-        ms = {name: f"{value:.2f}" for name, value in r["milliseconds"].items()}
-        over_sort, over_project = f"{r['project_over_sort']:.2f}", f"{r['move_over_project']:.2f}"
-        error = f"{r['relative_error_of_the_sum']:.0e}"
-        rows.append([f"{r['n']:.0e}", ms["sort"], ms["project"], over_sort, ms["move"]])
-        rows[-1] += [over_project, ms["step"], error]
-    print(measure.markdown(columns, rows))
+    print(speed.outer({"rows": results}))
     measure.write(
         _OUT.value, "outer", {"masks": _MASKS, "repeats": _REPEATS.value, "rows": results}
     )

@@ -21,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 import pbcs_jax as pbcs
 from benchmarks import measure
+from benchmarks.pages import speed
 from pbcs_jax import nets
 
 _OUT = flags.DEFINE_string("out", "benchmarks/results/regression.json", "Where the JSON goes.")
@@ -71,17 +72,11 @@ def main(_: list[str]) -> None:
     """Measures, prints a table and writes the JSON."""
     warnings.simplefilter("ignore")  # a network of the judge that could be trained for longer
     results: dict[str, Any] = {}
-    rows = []
     for size in (20, 40):
         runs = [at_seed(seed, size) for seed in range(SEEDS)]
         results[str(size)] = runs
-        for name in runs[0]:
-            cells = [f"{np.mean([r[name][j] for r in runs]):.3f}" for j in ("ridge", "networks")]
-            better = [sum(r[name][j] < r["random"][j] for r in runs) for j in ("ridge", "networks")]
-            won = "" if name == "random" else f"{min(better)} of {SEEDS}"
-            rows.append([size, name, *cells, won])
         measure.write(_OUT.value, "regression", results)
-    print(measure.markdown(["size", "method", "ridge", "networks", "better than random"], rows))
+    print(speed.regression(results))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import time
 import jax
 from absl import app, flags
 
-from benchmarks.measure import markdown, write
+from benchmarks.measure import write
+from benchmarks.pages import speed
 from pbcs_jax import replay
 from pbcs_jax.compute import blas
 from pbcs_jax.replay.kernel import FEW_STEPS
@@ -63,9 +64,7 @@ def main(argv: list[str]) -> None:
     for name, (memory, chunk) in sides.items():
         with blas.one_thread():
             found[name] = rate(memory, chunk, _SECONDS.value)
-    rows = [[name, *(f"{value:,.0f}" for value in r.values())] for name, r in found.items()]
-    columns = ["memory of 1,000", "chunk", "samples per second", "per second of processor time"]
-    print(markdown(columns, rows))
+    print(speed.replay({"memories": found}))
     if _OUT.value:
         write(_OUT.value, "replay", {"memories": found})
 

@@ -20,6 +20,7 @@ from absl import app, flags
 
 import pbcs_jax as pbcs
 from benchmarks import measure
+from benchmarks.pages import speed
 from pbcs_jax import nets
 from pbcs_jax.choices import Samples
 from pbcs_jax.inner.train import Inner
@@ -109,11 +110,7 @@ def main(argv: list[str]) -> None:
             times.append({"varied": varied, **point._asdict(), "milliseconds": 1e3 * taken})
             times[-1]["over_first"] = taken / base[point.net]
         print(f"{varied}: done", file=sys.stderr)
-    columns = ["varied", "net", "inner steps", "K", "n", "M", "ms per step", "over the first"]
-    rows = [list(t.values()) for t in times]
-    for row in rows:
-        row[-2:] = [f"{value:.2f}" for value in row[-2:]]
-    print(measure.markdown(columns, rows), "\n")
+    print(speed.scaling({"times": times}), "\n")
     memory = []
     for run in MEMORY:
         command = [
@@ -125,8 +122,7 @@ def main(argv: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         memory.append(dict(zip(("estimator", "n", "masks", "size"), run, strict=True)))
         memory[-1]["peak_megabytes"] = float(done.stdout.split()[-1])
-    rows = [[*list(m.values())[:4], f"{m['peak_megabytes']:.0f}"] for m in memory]
-    print(measure.markdown(["estimator", "n", "M", "K", "peak MB of the process"], rows))
+    print(speed.peak_memory({"memory": memory}))
     results = {"repeats": _REPEATS.value, "times": times, "memory": memory}
     measure.write(_OUT.value, "scaling", results)
 

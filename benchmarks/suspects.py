@@ -16,6 +16,7 @@ from absl import app, flags
 
 import pbcs_jax as pbcs
 from benchmarks import measure
+from benchmarks.pages.peers import suspect_table
 from benchmarks.peer_methods import FOLDS, clocks, load, logistic_regression
 from benchmarks.peer_problems import read
 from pbcs_jax import data
@@ -93,14 +94,7 @@ def main(argv: list[str]) -> None:
                 found.setdefault(f"{dataset.name}, noise {rate}", {}).setdefault(name, []).append(
                     row
                 )
-    lines = []
-    for cell, methods in found.items():
-        for name, rows in methods.items():
-            values = [100 * row["average_precision"] for row in rows]
-            error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
-            seconds = np.mean([row["seconds"] for row in rows])
-            lines.append([cell, name, f"{np.mean(values):.1f} ± {error:.1f}", f"{seconds:.1f}"])
-    print(measure.markdown(["cell", "method", "average precision, %", "seconds"], lines))
+    print(suspect_table(found))
     measure.write(_OUT.value, "suspects", {"cells": found})
 
 

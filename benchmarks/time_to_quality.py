@@ -23,6 +23,7 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks import measure
+from benchmarks.pages import speed
 from benchmarks.torch_nets import torch_mlp
 from pbcs_jax import data, nets
 from pbcs_jax.choices import Samples
@@ -176,15 +177,7 @@ def main(argv: list[str]) -> None:
         print("without PyTorch: pip install 'pbcs_jax[bench]' for that line", file=sys.stderr)
         torch_step = None
     rows = summarise(runs, torch_step)
-    columns = [
-        "estimator",
-        "reached",
-        "outer steps",
-        "seconds",
-        "share of time",
-    ]
-    cells = [[*list(r.values())[:3], f"{r['seconds']:.1f}", f"{r['share']:.2f}"] for r in rows]
-    print(measure.markdown(columns, cells))
+    print(speed.time_to_quality({"rows": rows}))
     measure.write(_OUT.value, "time_to_quality", {"rows": rows, "runs": runs})
 
 

@@ -1,19 +1,28 @@
 """The documents are true: their examples run, their symbols import, their links lead somewhere."""
 
 import importlib
+import importlib.util
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import jax
+import nbformat
 import numpy as np
 import pytest
+from nbclient import NotebookClient
 
 import pbcs_jax as pbcs
+from pbcs_jax.experiments import config as config_lib
 from pbcs_jax.select import select_coreset, select_features
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+GUIDES = ["data", "samples", "inputs", "own_loop", "compute", "models", "replay"]
+TUTORIAL = ROOT / "docs" / "tutorial.ipynb"
 
 
 def blocks(page):
@@ -48,9 +57,7 @@ def test_the_readme_example_runs(tmp_path, monkeypatch, short):
     assert len(example.strip().splitlines()) <= 7
 
 
-@pytest.mark.parametrize(
-    "name", ["data", "samples", "inputs", "own_loop", "compute", "models", "replay"]
-)
+@pytest.mark.parametrize("name", GUIDES)
 def test_the_guide_runs_from_top_to_bottom(name, short, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
@@ -66,6 +73,60 @@ def test_the_guide_runs_from_top_to_bottom(name, short, tmp_path, monkeypatch):
         exec(block, names)
 
 
+def test_no_python_block_is_left_out():
+    """The README's example is on the front page too; all others are in guides that are run."""
+    assert blocks(ROOT / "docs" / "index.md") == blocks(ROOT / "README.md")
+    run = {ROOT / "README.md", ROOT / "docs" / "index.md"}
+    run |= {ROOT / "docs" / "guide" / f"{name}.md" for name in GUIDES}
+    assert {page for page in PAGES if blocks(page)} == run
+
+
+def test_the_tutorial_runs(tmp_path):
+    """With fewer candidates and less time; as it is committed, it was run from top to bottom."""
+    notebook = nbformat.read(TUTORIAL, 4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert not [out for cell in cells for out in cell.outputs if out.output_type == "error"]
+    for long, short in (
+        ("5.0, 600", "0.5, 300"),
+        ('"kernel", ', '"kernel", "num_masks": 2, "outer_steps": 2, '),
+        ("(20, 50, 100)", "(50,)"),
+        ("range(5)", "range(1)"),
+    ):
+        assert any(long in cell.source for cell in cells), long
+        for cell in cells:
+            cell.source = cell.source.replace(long, short)
+    paths = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=300, resources=paths).execute()
+    assert "wrong labels:" in "".join(out.get("text", "") for c in cells for out in c.outputs)
+
+
+def test_links_of_the_tutorial_lead_somewhere():
+    text = "".join(cell.source for cell in nbformat.read(TUTORIAL, 4).cells)
+    links = re.findall(r"\]\(([^)#\s]+)", text)
+    assert len(links) >= 5
+    assert all((TUTORIAL.parent / link).exists() for link in links)
+
+
+def test_the_reference_has_every_public_name():
+    text = (ROOT / "docs" / "api.md").read_text()
+    assert [name for name in pbcs.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("sphinx", "furo", "myst_nb"))),
+    reason="the extra docs is not installed",
+)
+def test_the_site_is_built_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", "docs", "."]
+    quiet = os.environ | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [*command, str(tmp_path)], cwd=ROOT, env=quiet, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "docs" / "index.html").exists() and (tmp_path / "index.html").exists()
+
+
 def test_every_symbol_of_the_map_of_the_paper_imports():
     symbols = set(re.findall(r"`(pbcs_jax(?:\.\w+)+)`", (ROOT / "docs/paper_map.md").read_text()))
     assert len(symbols) > 30
@@ -78,6 +139,19 @@ def test_every_config_that_documents_name_exists():
     for page in PAGES:
         for name in re.findall(r"configs/(\w+)\.py|pbcs --config=(\w+)", page.read_text()):
             assert (ROOT / "configs" / f"{''.join(name)}.py").exists(), (page.name, name)
+
+
+def test_commands_that_documents_name_exist():
+    """Modules, presets and keys of configs."""
+    text = "\n".join(page.read_text() for page in PAGES)
+    modules = set(re.findall(r"python -m ((?:benchmarks|pbcs_jax)[\w.]*)", text))
+    assert len(modules) > 10 and all(map(importlib.util.find_spec, modules))
+    for name, preset in set(re.findall(r"configs/(\w+)\.py:(\w+)", text)):
+        module = importlib.import_module(f"pbcs_jax.configs.{name}")
+        assert preset in module.PRESETS, (name, preset)
+    known = {key for make in config_lib.TEMPLATES.values() for key in config_lib.flatten(make())}
+    keys = set(re.findall(r"--config\.([a-z][\w.]*)=", text))
+    assert len(keys) > 20 and keys <= known, keys - known
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

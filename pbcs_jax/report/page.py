@@ -2,6 +2,7 @@
 
 import html
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from weakref import WeakKeyDictionary
@@ -13,8 +14,11 @@ from pbcs_jax.report.files import write_atomically
 from pbcs_jax.report.inputs import Film
 from pbcs_jax.report.tables import Rows, as_cell, data_url, html_content, html_table
 
-Entry = tuple[str, str, Figure | Film | Rows]
-"""`(title, caption, figure or table)`."""
+Content = Figure | Film | Rows | Path
+"""A figure, a table, or the file of a PNG or a GIF."""
+
+Entry = tuple[str, str, Content]
+"""`(title, caption, content)`."""
 
 Fact = tuple[str, object]
 """`(label, value)`; a value may be a `Cell` with a link."""
@@ -22,6 +26,7 @@ Fact = tuple[str, object]
 _DRAWN: WeakKeyDictionary[Figure, bytes] = WeakKeyDictionary()
 """PNGs of figures that are shown."""
 
+_BANNER = '<p class="banner" role="note">{}</p>'
 _STYLE = """
 :root { color-scheme: light dark; --text: #1f2328; --muted: #59636e; --line: #d8dee4;
   --ground: #ffffff; --panel: #f6f8fa; --link: #0969da; --warn: #7a4b00; --warning: #fff4d6; }
@@ -114,37 +119,54 @@ def write_report(
       entries: In the order of the page.
       banner: A warning at the top.
     """
-    sections = [f'<p class="banner" role="note">{html.escape(banner)}</p>'] if banner else []
+    sections = [_BANNER.format(html.escape(banner))] if banner else []
     if facts:
-        sections.append("<dl>\n{}\n</dl>".format("\n".join(_fact(*fact) for fact in facts)))
-    sections += [_section(*entry) for entry in entries]
-    name = html.escape(title)
+        sections.append(facts_list(facts))
+    sections += [f"<section>\n{entry_html(*entry)}\n</section>" for entry in entries]
+    heading = f"<h1>{html.escape(title)}</h1>"
+    write_atomically(path, document(title, "\n".join([heading, *sections])))
+
+
+def document(title: str, body: str, style: str = "", script: str = "") -> str:
+    """A whole page, with what is needed to read it and to sort its tables.
+
+    Args:
+      title: of the browser tab.
+      body: HTML of the page.
+      style: more CSS.
+      script: more JavaScript.
+    """
     # The empty icon keeps a web server's log free of requests for favicon.ico.
-    page = f"""<!DOCTYPE html>
+    return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="data:,">
-<title>{name}</title>
-<style>{_STYLE}</style>
+<title>{html.escape(title)}</title>
+<style>{_STYLE}{style}</style>
 </head>
 <body>
 <main>
-<h1>{name}</h1>
-{chr(10).join(sections)}
+{body}
 </main>
-<script>{_SCRIPT}</script>
+<script>{_SCRIPT}{script}</script>
 </body>
 </html>
 """
-    write_atomically(path, page)
+
+
+def banner_of(page: str) -> str:
+    """The warning at the top of a page that `write_report` wrote; empty if it has none."""
+    before, after = map(re.escape, _BANNER.split("{}"))
+    found = re.search(f"^{before}(.*){after}$", page, re.MULTILINE)
+    return html.unescape(found[1]) if found else ""
 
 
 def save_all(entries: Sequence[Entry], folder: Path) -> None:
     """Writes each figure into a file of its own, named after its title."""
     for title, _, content in entries:
-        if not isinstance(content, Rows):
+        if not isinstance(content, Rows | Path):
             name = "".join(c if c.isalnum() else "_" for c in title.lower())
             kind, encoded = _encoded(content)
             write_atomically(folder / f"{name}.{kind}", encoded)
@@ -162,6 +184,11 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def facts_list(facts: Sequence[Fact]) -> str:
+    """Facts as an escaped HTML fragment."""
+    return "<dl>\n{}\n</dl>".format("\n".join(_fact(*fact) for fact in facts))
+
+
 def _fact(label: str, value: object) -> str:
     cell = as_cell(value)
     wide = ' class="wide"' if len(cell.text) > 60 else ""  # such as a command
@@ -169,7 +196,15 @@ def _fact(label: str, value: object) -> str:
     return f"<div{wide}><dt>{html.escape(label)}</dt><dd>{content}</dd></div>"
 
 
-def _section(title: str, caption: str, content: Figure | Film | Rows) -> str:
+def entry_html(title: str, caption: str, content: Content, level: int = 2) -> str:
+    """Heading, caption and figure or table as an escaped HTML fragment.
+
+    Args:
+      title: of the heading.
+      caption: below a figure, above a table.
+      content: figure or table.
+      level: of the heading.
+    """
     name, text = html.escape(title), html.escape(caption)
     if isinstance(content, Rows):
         above = f'<p class="caption">{text}</p>\n' if text else ""
@@ -177,15 +212,17 @@ def _section(title: str, caption: str, content: Figure | Film | Rows) -> str:
     else:
         kind, encoded = _encoded(content)
         small = ' class="film"' if kind == "gif" else ""
+        below = f"\n<figcaption>{text}</figcaption>" if text else ""
         inside = f"""<figure>
-<img alt="{name}"{small} src="{data_url(kind, encoded)}">
-<figcaption>{text}</figcaption>
+<img alt="{name}"{small} src="{data_url(kind, encoded)}">{below}
 </figure>"""
-    return f"<section>\n<h2>{name}</h2>\n{inside}\n</section>"
+    return f"<h{level}>{name}</h{level}>\n{inside}"
 
 
-def _encoded(figure: Figure | Film) -> tuple[str, bytes]:
+def _encoded(figure: Figure | Film | Path) -> tuple[str, bytes]:
     """The kind of picture, and its bytes, which are drawn once for the file and for the page."""
+    if isinstance(figure, Path):
+        return figure.suffix[1:], figure.read_bytes()
     if isinstance(figure, Film):
         return "gif", figure.gif
     if figure not in _DRAWN:

@@ -33,7 +33,7 @@ class Cell(NamedTuple):
     Attributes:
       text: what it says; of a picture, its description.
       bold: whether it stands out.
-      link: a path, relative to the page, that the text leads to.
+      link: what the text leads to: a path relative to the page, or `#` and a place on the page.
       picture: a PNG in place of the text.
     """
 
@@ -194,7 +194,8 @@ def html_content(cell: Cell) -> str:
     if cell.picture:
         content = f'<img alt="{content}" src="{data_url("png", cell.picture)}">'
     if cell.link:
-        content = f'<a href="{quote(cell.link)}">{content}</a>'
+        target = cell.link if cell.link.startswith("#") else quote(cell.link)
+        content = f'<a href="{html.escape(target)}">{content}</a>'
     return f"<strong>{content}</strong>" if cell.bold else content
 
 

@@ -11,7 +11,9 @@ from command_line import launch
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
 
+from pbcs_jax.report.book import write_book
 from pbcs_jax.report.page import write_report
 from pbcs_jax.report.tables import column_table
 from pbcs_jax.result import Result, Suspects
@@ -155,5 +157,43 @@ def test_nothing_is_wider_than_the_window(quiet, sweep, width):
     for page in (sweep / "report.html", *sweep.glob("runs/*/*/report.html")):
         quiet.set_window_size(width, 900)
         quiet.get(page.as_uri())
+        wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert quiet.execute_script(wide) == 0
+
+
+def test_the_book_is_searched_and_compares_two_runs(quiet, sweep):
+    book = sweep.parent / "book.html"
+    write_book(sweep.parent, book)
+    quiet.get(book.as_uri())
+    search = quiet.find_element(By.ID, "search")
+
+    def shown():
+        found = quiet.find_elements(By.CSS_SELECTOR, "#runs .run:not([hidden])")
+        return [part.get_attribute("id") for part in found]
+
+    assert shown() == ["run-0", "run-1", "run-2"]
+    search.send_keys("NOISE.rate=0.5 size=20,noise")
+    assert shown() == ["run-2"]
+    assert quiet.find_element(By.ID, "hits").text == "0 rows, 1 run"
+    search.clear()
+    search.send_keys("permmnist 74.26")
+    assert quiet.find_element(By.ID, "hits").text == "1 row, 0 runs"
+    contents = quiet.find_elements(By.CSS_SELECTOR, ".contents li:not([hidden])")
+    assert [line.text for line in contents] == ["Table 1"]
+
+    for side, name in (("left", "size=12"), ("right", "size=20")):
+        choice = Select(quiet.find_element(By.ID, side))
+        choice.select_by_visible_text(next(o.text for o in choice.options if name in o.text))
+    cells = quiet.find_elements(By.CSS_SELECTOR, "#differences table:first-of-type td:first-child")
+    differing = [cell.text for cell in cells]
+    assert "coreset_size" in differing and "noise.rate" in differing and "pbcs" in differing
+    for side, name in (("left", "size=12"), ("right", "size=20")):
+        copy = quiet.find_element(By.ID, f"{side}-side")
+        assert name in copy.text and copy.find_elements(By.TAG_NAME, "img")
+
+    quiet.get(f"{book.as_uri()}#run-2")
+    assert quiet.find_element(By.CSS_SELECTOR, "#run-2 details").get_attribute("open")
+    for width in (400, 1200):
+        quiet.set_window_size(width, 900)
         wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert quiet.execute_script(wide) == 0

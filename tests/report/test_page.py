@@ -35,7 +35,7 @@ def write(path, title="MNIST"):
 class Outline(HTMLParser):
     """Start tags and text, and a check that tags are closed in order."""
 
-    void = frozenset({"meta", "link", "img"})
+    void = frozenset({"meta", "link", "img", "input"})
 
     def __init__(self, page):
         super().__init__()

@@ -16,7 +16,7 @@ from pbcs_jax.baselines.samples.proxy import View, pretrained_view
 def craig(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """Of each class, the samples whose gradients stand for those of all others.
 
-    Maximises F(S) = sum_i max_{j in S} (d_max - |g_i - g_j|), greedily and class by class, with g
+    Maximises `F(S) = sum_i max_{j in S} (d_max - |g_i - g_j|)`, greedily and class by class, with g
     the gradient of the loss with respect to a pretrained network's last layer. F is submodular:
     greedy reaches 1 - 1/e of the largest there is. Each class gets its share of the candidates.
 

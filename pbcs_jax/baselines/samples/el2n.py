@@ -16,7 +16,7 @@ from pbcs_jax.objectives.embeddings import pretrain
 def el2n(
     key: jax.Array, data: Candidates, size: int, trainings: int = 3, steps: int = 100
 ) -> np.ndarray:
-    """The largest |softmax - one-hot|, a mean over a few short trainings on all candidates.
+    """The largest `|softmax - one-hot|`, a mean over a few short trainings on all candidates.
 
     Args:
       trainings: networks, each from its own initialisation.

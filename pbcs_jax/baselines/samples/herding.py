@@ -17,8 +17,8 @@ from pbcs_jax.baselines.samples.scores import highest_of_each_class
 def herding(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """iCaRL's exemplars: of each class as many, greedily matching the mean embedding.
 
-    The k-th of a class is argmin_i |mean - (e_i + sum of the k - 1 before) / k|, with embeddings of
-    length 1 in the penultimate layer of a pretrained network.
+    The k-th of a class is `argmin_i |mean - (e_i + sum of the k - 1 before) / k|`, with embeddings
+    of length 1 in the penultimate layer of a pretrained network.
 
     Args:
       size: K, K / num_classes of each class; a class with fewer leaves its rest to the others.

@@ -15,7 +15,7 @@ from pbcs_jax.baselines.samples.proxy import pretrained_view
 def kcenter(key: jax.Array, data: Candidates, size: int) -> np.ndarray:
     """Farthest-first in the penultimate layer of a pretrained network, from a random start.
 
-    Greedy, and within a factor of 2 of the smallest max_i min_{j in S} |e_i - e_j| there is.
+    Greedy, and within a factor of 2 of the smallest `max_i min_{j in S} |e_i - e_j|` there is.
     """
     first_key, view_key = jax.random.split(key)
     first = jax.random.randint(first_key, (), 0, len(data.y))

@@ -1,0 +1,1 @@
+"""Writes the tables of `docs/results/` from the committed results; see `write`."""
