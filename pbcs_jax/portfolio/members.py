@@ -4,7 +4,8 @@ A member of the kind `views` swaps samples while the mean loss of ridge regressi
 regression per view of the data. What it swaps, and what for:
 
     cleaned     only samples whose label the others did not outvote
-    validated   half of the outer loss is that of the validation data
+    validated   half of each class's outer loss, or more of a rare one's, is that of the
+                validation data
     even        as many of each class, as far as there are so many
 """
 
@@ -166,16 +167,13 @@ def outer_of(data: Data, allowed: np.ndarray, share: float, groups: np.ndarray) 
     Args:
       data: the pool.
       allowed: `[n]`, who may be chosen and judges.
-      share: of the outer loss that is the validation data's, if there are any.
+      share: of the outer loss that is the validation data's, see `Data.outer_weights`.
       groups: `[n]`, a swap stays within one.
     """
     y = data.y if data.validation is None else np.concatenate([data.y, data.validation[1]])
     targets = ridge_lib.encode(jnp.asarray(y))
     n = len(data.y)
-    weights = data.weights(allowed)
-    if data.validation is not None:
-        v = len(data.validation[1])
-        weights = np.concatenate([(1 - share) * weights, np.full(v, share / v, np.float32)])
+    weights = data.outer_weights(allowed, share)
     outer_targets = jnp.concatenate([targets[data.outer], targets[n:]])
     return Outer(
         *(targets[:n], outer_targets, jnp.asarray(weights)),
