@@ -130,7 +130,9 @@ class Data(NamedTuple):
         groups = self.groups[self.outer]
         known = np.bincount(groups[allowed[self.outer]], minlength=len(self.shares))
         trusted = np.bincount(labels, minlength=len(self.shares))
-        shares = np.where(trusted > 0, np.maximum(share, trusted / np.maximum(trusted + known, 1)), 0)
+        shares = np.where(
+            trusted > 0, np.maximum(share, trusted / np.maximum(trusted + known, 1)), 0
+        )
         theirs = (shares * self.shares / np.maximum(trusted, 1))[labels]
         weights = np.concatenate([own * (1 - shares)[groups], theirs])
         return (weights / max(weights.sum(), 1e-12)).astype(np.float32)

@@ -84,6 +84,7 @@ class Prepared(NamedTuple):
       views: by name.
       kept: `[n]` bool, not outvoted, with enough of each class.
       votes: of the candidates on each other.
+      models: the networks that judge.
     """
 
     data: Data
@@ -91,6 +92,11 @@ class Prepared(NamedTuple):
     views: dict[str, View]
     kept: np.ndarray
     votes: labels.Votes
+    models: tuple[Any, ...]
+
+    def allowed(self, member: Member) -> np.ndarray:
+        """`[n]` bool, whom a member may choose."""
+        return self.kept if member.cleaned else np.ones(len(self.data.y), bool)
 
 
 def clean(
@@ -116,7 +122,7 @@ def choose(member: Member, prepared: Prepared, key: jax.Array, swaps: int) -> np
     """`[K]` sorted indices into the pool."""
     data, facts = prepared.data, prepared.facts
     size = min(facts.size, len(data.y))
-    allowed = prepared.kept if member.cleaned else np.ones(len(data.y), bool)
+    allowed = prepared.allowed(member)
     rng = np.random.default_rng([member.seed, *np.asarray(jax.random.key_data(key)).tolist()])
     inside = np.flatnonzero(allowed)
     groups = data.groups[inside]
@@ -152,7 +158,7 @@ def swapped(
 ) -> np.ndarray:
     """`[K]` sorted indices into the pool, where no swap helps the member's regressions."""
     data = prepared.data
-    allowed = prepared.kept if member.cleaned else np.ones(len(data.y), bool)
+    allowed = prepared.allowed(member)
     share = VALIDATION_SHARE if member.validated else 0.0
     groups = data.groups if member.even else np.zeros(len(data.y), np.int32)
     problem = outer_of(data, allowed, share, groups)
