@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from pbcs_jax.portfolio import bilevel
 from pbcs_jax.portfolio import judge as judge_lib
 from pbcs_jax.portfolio import members as members_lib
 from pbcs_jax.portfolio.members import Member, Prepared
@@ -102,20 +103,49 @@ def trials(
                 trained(i)
                 yield "Comparing"
 
+    def restarted() -> Iterator[str]:
+        ranked = seen.ranked(seen.scores)
+        kind = next(seen.entries[i].member for i in ranked if seen.entries[i].member.views)
+        again = [kind._replace(start="herding", seed=1 + i) for i in range(plan.restarts)]
+        fresh = []
+        for i, name in tried(again):
+            trained(i)
+            fresh.append(i)
+            yield name
+        yield from halved([ranked[0], *fresh])
+
+    outer_key, search_key = jax.random.split(jax.random.fold_in(key, 1))
+    problems: dict[bytes, bilevel.Problem] = {}
+
+    def searched(number: int) -> Iterator[str]:
+        best = seen.ranked(seen.last())[0]
+        member, name, indices = seen.entries[best]
+        allowed = prepared.allowed(member).copy()
+        allowed[indices] = True
+        data, who = prepared.data, allowed.tobytes()
+        if who not in problems:
+            weights = data.outer_weights(judge.believed, members_lib.VALIDATION_SHARE)
+            given = prepared.models, allowed, len(indices), weights
+            problems[who] = bilevel.problem(outer_key, data, *given)
+        own_key = jax.random.fold_in(search_key, number)
+        for chosen in bilevel.searched(own_key, problems[who], indices):
+            if chosen is None:
+                yield "Searching with networks"
+            elif seen.add(Entry(member, f"{name}, networks", chosen)):
+                own = len(seen.entries) - 1
+                while len(seen.scores.get(own, ())) < len(seen.scores[best]):
+                    trained(own)
+                yield seen.entries[own].name
+
     for i in range(len(seen.entries)):
         trained(i)
     for i, name in tried(plan.members):
         trained(i)
         yield name
     yield from halved(list(range(len(seen.entries))))
-    if not plan.restarts:
-        return
-    ranked = seen.ranked(seen.scores)
-    kind = next(seen.entries[i].member for i in ranked if seen.entries[i].member.views)
-    again = [kind._replace(start="herding", seed=1 + i) for i in range(plan.restarts)]
-    fresh = []
-    for i, name in tried(again):
-        trained(i)
-        fresh.append(i)
-        yield name
-    yield from halved([ranked[0], *fresh])
+    if plan.searches:
+        yield from searched(0)
+    if plan.restarts:
+        yield from restarted()
+    for number in range(1, plan.searches):
+        yield from searched(number)

@@ -112,6 +112,31 @@ class Data(NamedTuple):
         weights = np.where(inside, (self.shares / np.maximum(counts, 1))[groups], 0)
         return (weights / max(weights.sum(), 1e-12)).astype(np.float32)
 
+    def outer_weights(self, allowed: np.ndarray, share: float) -> np.ndarray:
+        """`[m + v]`, of the outer candidates that are allowed and of the validation data.
+
+        Args:
+          allowed: `[n]`.
+          share: of a class's weight that is its validation samples'; above 0 it is more where they
+            are more of the class than its candidates, so that no sample counts more than they do.
+        """
+        own = self.weights(allowed)
+        if self.validation is None:
+            return own
+        labels = np.asarray(self.validation[1]) if self.num_classes else None
+        if labels is None or not share:
+            v = len(self.validation[1])
+            return np.concatenate([(1 - share) * own, np.full(v, share / v, np.float32)])
+        groups = self.groups[self.outer]
+        known = np.bincount(groups[allowed[self.outer]], minlength=len(self.shares))
+        trusted = np.bincount(labels, minlength=len(self.shares))
+        shares = np.where(
+            trusted > 0, np.maximum(share, trusted / np.maximum(trusted + known, 1)), 0
+        )
+        theirs = (shares * self.shares / np.maximum(trusted, 1))[labels]
+        weights = np.concatenate([own * (1 - shares)[groups], theirs])
+        return (weights / max(weights.sum(), 1e-12)).astype(np.float32)
+
 
 def gather(
     rng: np.random.Generator,

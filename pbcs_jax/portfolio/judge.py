@@ -99,7 +99,7 @@ class Judge:
         believed: np.ndarray | None = None,
     ):
         self._key, self._data, self._size = key, data, size
-        self._believed = np.ones(len(data.y), bool) if believed is None else believed
+        self.believed = np.ones(len(data.y), bool) if believed is None else believed
         self._mesh = mesh_lib.mask_mesh(jax.local_devices())
         outer = [data.x[data.outer]]
         if data.validation is not None:
@@ -137,7 +137,7 @@ class Judge:
     def _score(self, chosen: np.ndarray, answers: np.ndarray) -> float:
         data = self._data
         m = len(data.outer)
-        unseen = self._believed[data.outer] & ~np.isin(data.outer, chosen)
+        unseen = self.believed[data.outer] & ~np.isin(data.outer, chosen)
         found = [(data.y[data.outer][unseen], answers[:m][unseen], 1.0)]
         if data.validation is not None:
             found.append((np.asarray(data.validation[1]), answers[m:], FITTED))

@@ -4,7 +4,8 @@ A member of the kind `views` swaps samples while the mean loss of ridge regressi
 regression per view of the data. What it swaps, and what for:
 
     cleaned     only samples whose label the others did not outvote
-    validated   half of the outer loss is that of the validation data
+    validated   half of each class's outer loss, or more of a rare one's, is that of the
+                validation data
     even        as many of each class, as far as there are so many
 """
 
@@ -83,6 +84,7 @@ class Prepared(NamedTuple):
       views: by name.
       kept: `[n]` bool, not outvoted, with enough of each class.
       votes: of the candidates on each other.
+      models: the networks that judge.
     """
 
     data: Data
@@ -90,6 +92,11 @@ class Prepared(NamedTuple):
     views: dict[str, View]
     kept: np.ndarray
     votes: labels.Votes
+    models: tuple[Any, ...]
+
+    def allowed(self, member: Member) -> np.ndarray:
+        """`[n]` bool, whom a member may choose."""
+        return self.kept if member.cleaned else np.ones(len(self.data.y), bool)
 
 
 def clean(
@@ -115,7 +122,7 @@ def choose(member: Member, prepared: Prepared, key: jax.Array, swaps: int) -> np
     """`[K]` sorted indices into the pool."""
     data, facts = prepared.data, prepared.facts
     size = min(facts.size, len(data.y))
-    allowed = prepared.kept if member.cleaned else np.ones(len(data.y), bool)
+    allowed = prepared.allowed(member)
     rng = np.random.default_rng([member.seed, *np.asarray(jax.random.key_data(key)).tolist()])
     inside = np.flatnonzero(allowed)
     groups = data.groups[inside]
@@ -151,7 +158,7 @@ def swapped(
 ) -> np.ndarray:
     """`[K]` sorted indices into the pool, where no swap helps the member's regressions."""
     data = prepared.data
-    allowed = prepared.kept if member.cleaned else np.ones(len(data.y), bool)
+    allowed = prepared.allowed(member)
     share = VALIDATION_SHARE if member.validated else 0.0
     groups = data.groups if member.even else np.zeros(len(data.y), np.int32)
     problem = outer_of(data, allowed, share, groups)
@@ -166,16 +173,13 @@ def outer_of(data: Data, allowed: np.ndarray, share: float, groups: np.ndarray) 
     Args:
       data: the pool.
       allowed: `[n]`, who may be chosen and judges.
-      share: of the outer loss that is the validation data's, if there are any.
+      share: of the outer loss that is the validation data's, see `Data.outer_weights`.
       groups: `[n]`, a swap stays within one.
     """
     y = data.y if data.validation is None else np.concatenate([data.y, data.validation[1]])
     targets = ridge_lib.encode(jnp.asarray(y))
     n = len(data.y)
-    weights = data.weights(allowed)
-    if data.validation is not None:
-        v = len(data.validation[1])
-        weights = np.concatenate([(1 - share) * weights, np.full(v, share / v, np.float32)])
+    weights = data.outer_weights(allowed, share)
     outer_targets = jnp.concatenate([targets[data.outer], targets[n:]])
     return Outer(
         *(targets[:n], outer_targets, jnp.asarray(weights)),

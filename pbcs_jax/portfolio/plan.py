@@ -36,6 +36,9 @@ LARGEST_ORDER = 3000
 """Candidates that are put in order at most; the others follow at random."""
 TRAININGS = (4, 2, 1)
 SIZE_STEPS, SIZE_BATCH = 400, 128
+SEARCH_STEPS, SEARCH_MASKS, SEARCH_BATCH, SEARCH_OUTER = 100, 8, 64, 1000
+"""Of a search by the judge's networks: outer steps, masks, rows per inner step, outer examples."""
+_INNER_STEPS = 100
 BETWEEN = 4
 """Sizes that are tried between two that are a factor of two apart."""
 DOUBTFUL = 0.1
@@ -46,8 +49,9 @@ DOUBTFUL = 0.1
 _STEPS = (
     *(("members", 2), ("networks", 2), ("members", 3), ("networks", 4)),
     *(("members", count) for count in range(4, 20)),
-    *(("restarts", 4), ("seeds", 4), ("restarts", 8), ("networks", 8), ("restarts", 16)),
-    *(("seeds", 8), ("restarts", 24), ("seeds", 16), ("restarts", 48)),
+    *(("seeds", 4), ("searches", 1), ("restarts", 4), ("restarts", 8), ("networks", 8)),
+    *(("searches", 2), ("restarts", 16), ("seeds", 8), ("restarts", 24), ("searches", 3)),
+    *(("seeds", 16), ("searches", 4), ("restarts", 48)),
 )
 
 
@@ -63,6 +67,7 @@ class Plan:
       members: the ways to choose that are compared.
       restarts: further starts of the best of them.
       seeds: trainings of each judge that the last ones are compared by.
+      searches: how often the judge's networks search from the best so far.
       trials: after how many the time ended the search; 0 if it did not.
       ordered: candidates that are put in order, with the size 'auto'; else 0.
       trainings: of each judge for each size that is tried; else 0.
@@ -75,6 +80,7 @@ class Plan:
     members: tuple[Member, ...]
     restarts: int
     seeds: int
+    searches: int = 0
     trials: int = 0
     ordered: int = 0
     trainings: int = 0
@@ -82,7 +88,7 @@ class Plan:
     def __post_init__(self):
         for name, least in (("pool", 1), ("outer", 1), ("swaps", 0), ("restarts", 0), ("seeds", 1)):
             check_number(f"plan.{name}", getattr(self, name), least=least, whole=True)
-        for name in ("networks", "trials", "ordered", "trainings"):
+        for name in ("networks", "searches", "trials", "ordered", "trainings"):
             check_number(f"plan.{name}", getattr(self, name), least=0, whole=True)
         if not self.members:
             raise UserError("plan.members is empty: name at least one")
@@ -257,11 +263,19 @@ def seconds(plan: Plan, facts: Facts, judge: float, network: float) -> float:
     total += plan.networks * 6 * network * (steps + 4 * (n + m)) / SMALL_PRODUCTS
     total += sum(_choosing(member, plan, facts, 0.6) for member in plan.members)
     total += plan.restarts * _choosing(plan.members[0], plan, facts, 1.0)
+    total += plan.searches * _searching(k, n, judge)
     # Half of what is compared goes on to the next round, with as many trainings more.
     rounds = plan.seeds.bit_length() - 1
     trainings = 2 * (len(plan.members) + plan.restarts) * (1 + 0.5 * (rounds - 1))
     training = 3 * judge * STEPS * min(k, LARGEST_BATCH) + judge * m
     return total + trainings * (training / SMALL_PRODUCTS + 0.01)
+
+
+def _searching(k: int, n: int, judge: float) -> float:
+    """Seconds of one search by the judge's networks."""
+    rows = 3 * _INNER_STEPS * min(1.2 * k, SEARCH_BATCH) + 3 * SEARCH_OUTER + 2 * n
+    # Networks of tables are so small that their operations, and not their products, take the time.
+    return SEARCH_STEPS * SEARCH_MASKS * (rows * judge / SMALL_PRODUCTS + _INNER_STEPS * 8e-5)
 
 
 def _looking(plan: Plan, facts: Facts) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 
 from pbcs_jax import progress
 from pbcs_jax.objectives.ridge import LOGIT_SCALE
+from pbcs_jax.portfolio import bilevel
 from pbcs_jax.portfolio import facts as facts_lib
 from pbcs_jax.portfolio import judge as judge_lib
 from pbcs_jax.portfolio import members as members_lib
@@ -202,7 +203,7 @@ def _search(key, data, model, size: int | None, options: plan_lib.Auto, clock: _
         views["tangents"] = views_lib.tangent_view(
             keys[3], pool, network, facts.size, plan.networks, kept
         )
-    prepared = Prepared(pool, facts, views, kept, votes)
+    prepared = Prepared(pool, facts, views, kept, votes, tuple(model for model, _ in judges))
     believed = kept if facts.noise[0] > plan_lib.DOUBTFUL else None
     judge = judge_lib.Judge(keys[4], pool, judges, min(facts.size, len(pool.y)), believed)
     seen = Seen()
@@ -223,7 +224,10 @@ def _compare(
     seen: Seen,
 ) -> Plan:
     """The trials of a plan until it ends, or the time; returns the plan that was kept to."""
-    wanted = plan.trials or 2 * (len(plan.members) + plan.restarts)
+    wanted = plan.trials or (
+        2 * (len(plan.members) + plan.restarts)
+        + plan.searches * (plan_lib.SEARCH_STEPS // bilevel.AT_ONCE)
+    )
     with progress.steps("Comparing", wanted) as at:
         for done, name in enumerate(trials(key, prepared, judge, plan, seen), 1):
             at(min(done, wanted), name=name)

@@ -28,6 +28,7 @@ TINY = pbcs.Plan(
     ),
     restarts=2,
     seeds=4,
+    searches=1,
 )
 
 
@@ -67,6 +68,33 @@ def test_the_winner_is_the_best_of_what_was_compared_to_the_end(found):
     assert 2 * winner.trainings >= most and winner.score >= best - 1e-9
     plain = max(one.score for one in judged if one.name == "stratified")
     assert found.choice.lead == pytest.approx(winner.score - plain)
+
+
+def test_the_judges_networks_search_from_the_best(found):
+    searched = [one for one in found.choice.judged if one.name.endswith(", networks")]
+    assert len(searched) == 1
+    # It is compared by as many trainings as the best was when it started.
+    assert searched[0].trainings in {one.trainings for one in found.choice.judged} - {2}
+
+
+def test_rare_classes_are_counted_by_the_validation_data():
+    x, y, _ = blobs()
+    few = np.flatnonzero((y > 0) | (np.arange(len(y)) < 6))  # two of class 0
+    validation = x[:30], y[:30]
+    data = facts_lib.gather(
+        np.random.default_rng(0), x[few], y[few], validation, 3, len(few), len(few)
+    )
+    weights = data.outer_weights(np.ones(len(few), bool), 0.5)
+    assert weights.sum() == pytest.approx(1)
+    of = lambda group: (weights[: len(few)][y[few] == group], weights[len(few) :][y[:30] == group])  # noqa: E731
+    own, trusted = of(0)
+    np.testing.assert_allclose(own, trusted[: len(own)], rtol=1e-5)  # all samples of it alike
+    for group in (1, 2):
+        own, trusted = of(group)
+        assert own.sum() == pytest.approx(trusted.sum(), rel=1e-5)
+    totals = [sum(map(np.sum, of(group))) for group in range(3)]
+    np.testing.assert_allclose(totals, 1 / 3, rtol=1e-5)
+    assert data.outer_weights(np.ones(len(few), bool), 0.0)[len(few) :].sum() == 0
 
 
 def test_a_search_that_the_clock_ends_is_repeated_by_its_plan():
