@@ -1,4 +1,4 @@
-"""How a coreset evolves: 100 of 1,000 MNIST images, 90 % of them with noise (Figure 5 of the paper).
+"""How a coreset evolves: 100 of 1,000 MNIST images, 90 % wrong labels (Figure 5 of the paper).
 
 python launch.py --config=configs/analysis_evolution.py           minutes on two cores
 python launch.py --config=configs/analysis_evolution.py:kernel    seconds: ridge regression selects

@@ -1,0 +1,177 @@
+"""Estimators and optimisers that `benchmarks.estimators` compares and the library does not have.
+
+    antithetic  the policy gradient from pairs of masks, one of u < s and one of u > 1 - s
+    fixed_size  masks of exactly K samples (conditional Bernoulli) with their own score
+    linear      a linear control variate: the mean of past path gradients, scaled by regression
+    regression  a linear control variate: a regression of the loss on past masks
+
+The last two are unbiased: their coefficients a come from past steps, and of L - a.(m - s) and of
+a.(m - s) the first is estimated by the policy gradient while the gradient of the second is a.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pbcs_jax.outer import masks as masks_lib
+from pbcs_jax.outer.base import Estimator
+from pbcs_jax.outer.estimators import policy_gradient
+
+
+def antithetic() -> Estimator:
+    """Pairs of masks from u and 1 - u, each pair with the mean of the other pairs as baseline."""
+
+    def sample(key, s, num_masks):
+        u = jax.random.uniform(key, (num_masks // 2, len(s)))
+        return jnp.concatenate([u < s, u > 1 - s]).astype(jnp.float32)
+
+    def gradient(evaluation, masks, s, progress, state):
+        losses = evaluation.losses.reshape(2, -1).mean(0)
+        others = (losses.sum() - losses) / (len(losses) - 1)
+        advantages = evaluation.losses - jnp.tile(others, 2)
+        return jnp.mean(advantages[:, None] * masks_lib.mask_score(masks, s), 0), state
+
+    return Estimator(lambda n: (), sample, gradient, False, 4)
+
+
+def log_sums(logits: jax.Array, size: jax.Array) -> jax.Array:
+    """`[n + 1, n + 1]`: at (i, r), the log of the sum over all r-subsets of candidates from i on.
+
+    Each subset counts with the product of its exp(logits).
+    """
+    n = len(logits)
+    empty = jnp.full((n + 1,), -1e30).at[0].set(0.0)
+
+    def add(after, logit):
+        with_it = jnp.concatenate([jnp.array([-1e30]), after[:-1] + logit])
+        found = jnp.logaddexp(after, with_it)
+        return found, found
+
+    _, rows = jax.lax.scan(add, empty, logits, reverse=True)
+    return jnp.concatenate([rows, empty[None]])
+
+
+def _logits(s: jax.Array) -> jax.Array:
+    inside = jnp.clip(s, 1e-6, 1 - 1e-6)
+    return jnp.log(inside) - jnp.log1p(-inside)
+
+
+def inclusion(s: jax.Array, size: jax.Array) -> jax.Array:
+    """`[n]`, how probable each candidate is in a mask of exactly `size`."""
+    return jax.grad(lambda logits: log_sums(logits, size)[0, size])(_logits(s))
+
+
+def fixed_size() -> Estimator:
+    """Masks with as many ones as the probabilities sum to; the leave-one-out baseline."""
+
+    def sample(key, s, num_masks):
+        size = jnp.round(jnp.sum(s)).astype(jnp.int32)
+        logits = _logits(s)
+        table = log_sums(logits, size)
+
+        def one(key):
+            def choose(left, given):
+                i, u = given
+                log_p = logits[i] + table[i + 1, left - 1] - table[i, left]
+                chosen = (left > 0) & (jnp.log(u) < log_p)
+                return left - chosen, chosen.astype(jnp.float32)
+
+            numbers = (jnp.arange(len(s)), jax.random.uniform(key, (len(s),)))
+            return jax.lax.scan(choose, size, numbers)[1]
+
+        return jax.vmap(one)(jax.random.split(key, num_masks))
+
+    def gradient(evaluation, masks, s, progress, state):
+        size = jnp.round(jnp.sum(s)).astype(jnp.int32)
+        inside = jnp.clip(s, 1e-6, 1 - 1e-6)
+        scores = (masks - inclusion(s, size)) / (inside * (1 - inside))
+        advantages = evaluation.losses - jnp.mean(evaluation.losses)
+        found = advantages @ scores / (len(masks) - 1)
+        return jnp.where(masks_lib.is_random(s), found, 0), state
+
+    return Estimator(lambda n: (), sample, gradient, False, 2)
+
+
+def controlled(evaluation: Any, masks: jax.Array, s: jax.Array, slope: jax.Array) -> jax.Array:
+    """The policy gradient with the control variate slope.(m - s), whose gradient is known."""
+    residuals = evaluation.losses - (masks - s) @ slope
+    found = policy_gradient(residuals, masks, s, "leave_one_out", evaluation.ok)
+    return found + jnp.where(masks_lib.is_random(s), slope, 0)
+
+
+def linear(decay: float = 0.9) -> Estimator:
+    """A control variate from path gradients of past steps, scaled as past losses ask for."""
+
+    def init(n):
+        return jnp.zeros(n), jnp.zeros(()), jnp.zeros(())
+
+    def gradient(evaluation, masks, s, progress, state):
+        past, product, square = state
+        found = controlled(evaluation, masks, s, past * product / jnp.maximum(square, 1e-30))
+        guess = (masks - s) @ past
+        guess, losses = (v - jnp.mean(v) for v in (guess, evaluation.losses))
+        product = decay * product + guess @ losses
+        square = decay * square + guess @ guess
+        paths = jnp.mean(evaluation.path_gradients, 0)
+        return found, (decay * past + (1 - decay) * paths, product, square)
+
+    return Estimator(init, masks_lib.sample_masks, gradient, True, 2)
+
+
+def regression(decay: float = 0.99) -> Estimator:
+    """A control variate from a ridge regression of the loss on the masks of past steps."""
+
+    def init(n):
+        return jnp.zeros((n, n)), jnp.zeros(n)
+
+    def gradient(evaluation, masks, s, progress, state):
+        products, sums = state
+        # As if the linear part were half of the loss's variance.
+        ridge = jnp.maximum(jnp.sum(s * (1 - s)), 1e-3)
+        slope = jnp.linalg.solve(products + ridge * jnp.eye(len(s)), sums)
+        found = controlled(evaluation, masks, s, slope)
+        apart, losses = masks - s, evaluation.losses - jnp.mean(evaluation.losses)
+        return found, (decay * products + apart.T @ apart, decay * sums + apart.T @ losses)
+
+    return Estimator(init, masks_lib.sample_masks, gradient, False, 2)
+
+
+def with_path(estimator: Estimator, until: float) -> Estimator:
+    """The estimator plus path gradients of its length, which fade out at `until`."""
+
+    def gradient(evaluation, masks, s, progress, state):
+        found, state = estimator.gradient(evaluation, masks, s, progress, state)
+        path = jnp.mean(evaluation.path_gradients, 0)
+        scale = jnp.linalg.norm(found) / jnp.maximum(jnp.linalg.norm(path), 1e-30)
+        return found + jnp.maximum(1 - progress / until, 0) * scale * path, state
+
+    return estimator._replace(gradient=gradient, needs_path=True)
+
+
+def natural(rate: float, steps: int) -> optax.GradientTransformation:
+    """s moves along -s (1 - s) g, with the length that a step of Adam has."""
+
+    def scaled(updates, state, params):
+        direction = params * (1 - params) * updates
+        length = jnp.sqrt(jnp.mean(direction**2)) + 1e-30
+        return direction / length, state
+
+    scale = optax.GradientTransformation(lambda params: (), scaled)
+    return optax.chain(scale, optax.sgd(optax.cosine_decay_schedule(rate, steps)))
+
+
+def mirror(rate: float, steps: int) -> optax.GradientTransformation:
+    """The logits of s move along -g, in units of its root mean square."""
+    schedule = optax.cosine_decay_schedule(rate, steps)
+
+    def init(params):
+        return jnp.zeros((), jnp.int32)
+
+    def update(updates, count, params):
+        step = schedule(count) * updates / (jnp.sqrt(jnp.mean(updates**2)) + 1e-30)
+        logits = _logits(params)
+        return jax.nn.sigmoid(logits - step) - jax.nn.sigmoid(logits), count + 1
+
+    return optax.GradientTransformation(init, update)
