@@ -8,7 +8,7 @@ Four problems of bundled MNIST: 24 of 240 images, clean, with 50 % of symmetric 
 unbalanced 50 to 1 (the latter two with 100 clean images as outer data), and 30 of 196 squares of
 2 x 2 pixels. An MLP with 32 hidden units (16 for inputs) is trained for 40 steps (20); the outer
 loss is the Brier score. Every run has 2,000 inner trainings, 8 per outer step, by the library's own
-outer loop and its default optimiser. Every 10 outer steps the outer loss is the mean over 16 fresh
+outer loop and its default optimiser. Every 25 outer steps the outer loss is the mean over 16 fresh
 masks from p(m | s), the same random numbers for all. What is there already in --out is not
 repeated.
 """
@@ -46,7 +46,7 @@ _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2", "3", "4"], "Data, networks a
 _ONLY = flags.DEFINE_list("only", [], "Estimators; all of them if empty.")
 
 PROBLEMS = ("clean", "noisy", "unbalanced", "inputs")
-MASKS, TRAININGS, LOOK, LOOKS_AT = 8, 2000, 10, 16
+MASKS, TRAININGS, LOOK, LOOKS_AT = 8, 2000, 25, 16
 ESTIMATORS: dict[str, Estimator] = {
     "plain": estimators.pge("none"),
     "leave_one_out": estimators.pge(),

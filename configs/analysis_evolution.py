@@ -20,7 +20,13 @@ PRESETS = {
     },
     "kernel": {"selection.objective": "kernel", "evaluation.num_seeds": 3},
     "paper": mnist.PRESETS["paper"],
-    "smoke": {**mnist.PRESETS["smoke"], "evaluation.num_seeds": 1},
+    "smoke": {
+        **mnist.PRESETS["smoke"],
+        "data.num_candidates": 100,
+        "coreset_size": 10,
+        "evaluation.num_seeds": 1,
+        "methods": ("pbcs", "uniform"),
+    },
 }
 
 

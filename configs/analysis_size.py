@@ -23,6 +23,7 @@ PRESETS = {
         **mnist.PRESETS["default"],
         **mnist_noise.PRESETS["default"],
         "data.num_candidates": 2000,
+        "evaluation.model": "mlp",
         "evaluation.num_seeds": 1,
         "sweep.points": sizes(25, 50, 100, 200),
     },
@@ -32,7 +33,13 @@ PRESETS = {
         "sweep.points": sizes(100, 200, 400, 600, 800, 1000),
         "sweep.seeds": (0, 1, 2, 3, 4),
     },
-    "smoke": {**mnist.PRESETS["smoke"], "evaluation.num_seeds": 1, "sweep.points": sizes(10)},
+    "smoke": {
+        **mnist.PRESETS["smoke"],
+        "data.num_candidates": 100,
+        "evaluation.num_seeds": 1,
+        "sweep.points": sizes(10)[:1],
+        "methods": ("pbcs_kernel", "uniform"),
+    },
 }
 
 

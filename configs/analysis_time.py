@@ -31,7 +31,12 @@ PRESETS = {
         "data.num_candidates": 10_000,
         "sweep.points": sizes(100, 200, 400, 600, 800, 1000),
     },
-    "smoke": {**mnist.PRESETS["smoke"], "sweep.points": sizes(10, 20)},
+    "smoke": {
+        **mnist.PRESETS["smoke"],
+        "data.num_candidates": 100,
+        "sweep.points": sizes(10),
+        "methods": ("pbcs_kernel",),
+    },
 }
 
 

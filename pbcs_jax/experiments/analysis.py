@@ -150,7 +150,10 @@ def _gradient_mapping(config: ConfigDict, problem: Problem, task: Task) -> Task:
             "coresets": [np.sort(np.argsort(-last[0])[:size]).tolist()],
             "columns": {
                 "mapping_mean": float(found.mapping.mean()),
-                "mapping_late": float(found.mapping[late].mean()),
+                "mapping_late": {
+                    "mean": float(found.mapping[late].mean()),
+                    "std": float(found.spread[late].mean()),
+                },
                 "bound": float(terms[0][-1] + terms[1][-1]),
                 "expected_loss_late": float(found.loss[late].mean()),
                 "decided": float(found.decided[-1]),

@@ -194,7 +194,7 @@ def analysis() -> ConfigDict:
     config.methods = ("pbcs", "pbcs_kernel", "greedy", "uniform")
     config.analysis = {
         "kind": "selection",  # one of ANALYSES
-        "repeats": 16,  # of gradient_mapping: runs that the mean is over
+        "repeats": 64,  # of gradient_mapping: runs that the mean is over
         "step_size": 0.3,  # of gradient_mapping: learning rate times the smoothness of the loss
     }
     return config

@@ -87,12 +87,14 @@ class Trace(NamedTuple):
 
     Attributes:
       mapping: `[T]`, the square norm of the gradient mapping.
+      spread: `[T]`, the standard error of that mean.
       error: `[T]`, `squared_error`.
       loss: `[T]`, Phi(s).
       decided: `[T]`, the share of candidates whose probability is 0 or 1.
     """
 
     mapping: np.ndarray
+    spread: np.ndarray
     error: np.ndarray
     loss: np.ndarray
     decided: np.ndarray
@@ -134,7 +136,8 @@ def trace(
         loss, gradient = jax.value_and_grad(expected_loss, 1)(losses, s)
         mapping = (s - projection.project(s - rate * gradient, size)) / rate
         decided = jnp.mean(~masks.is_random(s))
-        return Trace(jnp.sum(mapping**2), squared_error(losses, s, masks_), loss, decided)
+        square = jnp.sum(mapping**2)
+        return Trace(square, square, squared_error(losses, s, masks_), loss, decided)
 
     def one(key: jax.Array) -> tuple[Trace, jax.Array]:
         def advance(state, _):
@@ -144,7 +147,9 @@ def trace(
         return seen, last.probabilities
 
     seen, last = jax.jit(jax.vmap(one))(jax.random.split(key, repeats))
-    return Trace(*(np.asarray(values).mean(0) for values in seen)), np.asarray(last)
+    means = Trace(*(np.asarray(values).mean(0) for values in seen))
+    spread = np.asarray(seen.spread).std(0) / np.sqrt(repeats)
+    return means._replace(spread=spread), np.asarray(last)
 
 
 def bound(found: Trace, losses: Sequence[float], size: int, rate: float, smooth: float):
