@@ -2,10 +2,11 @@
 
     antithetic  the policy gradient from pairs of masks, one of u < s and one of u > 1 - s
     fixed_size  masks of exactly K samples (conditional Bernoulli) with their own score
+    sized       a control variate of the mask's size; unbiased up to a constant for all candidates
     linear      a linear control variate: the mean of past path gradients, scaled by regression
     regression  a linear control variate: a regression of the loss on past masks
 
-The last two are unbiased: their coefficients a come from past steps, and of L - a.(m - s) and of
+The last three are unbiased: their coefficients a come from past steps, and of L - a.(m - s) and of
 a.(m - s) the first is estimated by the policy gradient while the gradient of the second is a.
 """
 
@@ -99,6 +100,34 @@ def controlled(evaluation: Any, masks: jax.Array, s: jax.Array, slope: jax.Array
     residuals = evaluation.losses - (masks - s) @ slope
     found = policy_gradient(residuals, masks, s, "leave_one_out", evaluation.ok)
     return found + jnp.where(masks_lib.is_random(s), slope, 0)
+
+
+def centred(gradient: jax.Array, s: jax.Array) -> jax.Array:
+    """Without its mean over the undecided, which the projection onto sum s = K takes off anyway."""
+    weights = s * (1 - s)
+    found = gradient - jnp.sum(weights * gradient) / jnp.maximum(jnp.sum(weights), 1e-30)
+    return jnp.where(masks_lib.is_random(s), found, 0)
+
+
+def sized(decay: float = 0.95) -> Estimator:
+    """What the number of samples explains of the loss, by a regression on past steps, is left out.
+
+    Its gradient is the same for all candidates, and the projection onto sum s = K removes it. An
+    optimiser such as Adam would first scale it differently for each.
+    """
+
+    def gradient(evaluation, masks, s, progress, state):
+        product, square = state
+        slope = product / jnp.maximum(square, 1e-30)
+        sizes = jnp.sum(masks, 1)
+        residuals = evaluation.losses - slope * (sizes - jnp.sum(s))
+        found = policy_gradient(residuals, masks, s, "leave_one_out", evaluation.ok)
+        apart = sizes - jnp.mean(sizes)
+        state = decay * product + apart @ evaluation.losses, decay * square + apart @ apart
+        return centred(found, s), state
+
+    init = lambda n: (jnp.zeros(()), jnp.zeros(()))  # noqa: E731
+    return Estimator(init, masks_lib.sample_masks, gradient, False, 2)
 
 
 def linear(decay: float = 0.9) -> Estimator:

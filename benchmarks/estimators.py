@@ -52,6 +52,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "leave_one_out": estimators.pge(),
     "antithetic": kinds.antithetic(),
     "fixed_size": kinds.fixed_size(),
+    "sized": kinds.sized(),
     "gumbel": estimators.gumbel(),
     "path": estimators.path(),
     "hybrid": estimators.hybrid(),
@@ -59,6 +60,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "linear": kinds.linear(),
     "regression": kinds.regression(),
     "regression+path": kinds.with_path(kinds.regression(), 0.5),
+    "sized+path": kinds.with_path(kinds.sized(), 0.5),
     "fixed_size+path": kinds.with_path(kinds.fixed_size(), 0.5),
 }
 
@@ -214,9 +216,24 @@ def exact(seed: int) -> list[dict[str, Any]]:
                 "bias_error": float(np.sqrt(variance / len(values))),
                 "deviation": float(np.sqrt(variance)),
                 "cosine": float(mean @ own / np.linalg.norm(mean) / np.linalg.norm(own)),
+                **centred_of(values, own, np.asarray(s)),
             }
         )
     return found
+
+
+def centred_of(values: np.ndarray, own: np.ndarray, s: np.ndarray) -> dict[str, float]:
+    """The same without the part that is equal for all candidates, which the projection removes."""
+    apart = jax.vmap(lambda g: kinds.centred(g, jnp.asarray(s)))
+    values, own = (
+        np.asarray(apart(jnp.asarray(values))),
+        np.asarray(apart(jnp.asarray(own[None])))[0],
+    )
+    return {
+        "centred_gradient": float(np.linalg.norm(own)),
+        "centred_bias": float(np.linalg.norm(values.mean(0) - own)),
+        "centred_deviation": float(np.sqrt(values.var(0).sum())),
+    }
 
 
 def jobs(part: str, seeds: list[int]):
