@@ -1,7 +1,6 @@
 """Estimators and optimisers that `benchmarks.estimators` compares and the library does not have.
 
     antithetic  the policy gradient from pairs of masks, one of u < s and one of u > 1 - s
-    fixed_size  masks of exactly K samples (conditional Bernoulli) with their own score
     sized       a control variate of the mask's size; unbiased up to a constant for all candidates
     linear      a linear control variate: the mean of past path gradients, scaled by regression
     regression  a linear control variate: a regression of the loss on past masks
@@ -9,8 +8,6 @@
 The last three are unbiased: their coefficients a come from past steps, and of L - a.(m - s) and of
 a.(m - s) the first is estimated by the policy gradient while the gradient of the second is a.
 """
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,62 +34,9 @@ def antithetic() -> Estimator:
     return Estimator(lambda n: (), sample, gradient, False, 4)
 
 
-def log_sums(logits: jax.Array, size: jax.Array) -> jax.Array:
-    """`[n + 1, n + 1]`: at (i, r), the log of the sum over all r-subsets of candidates from i on.
-
-    Each subset counts with the product of its exp(logits).
-    """
-    n = len(logits)
-    empty = jnp.full((n + 1,), -1e30).at[0].set(0.0)
-
-    def add(after, logit):
-        with_it = jnp.concatenate([jnp.array([-1e30]), after[:-1] + logit])
-        found = jnp.logaddexp(after, with_it)
-        return found, found
-
-    _, rows = jax.lax.scan(add, empty, logits, reverse=True)
-    return jnp.concatenate([rows, empty[None]])
-
-
 def _logits(s: jax.Array) -> jax.Array:
     inside = jnp.clip(s, 1e-6, 1 - 1e-6)
     return jnp.log(inside) - jnp.log1p(-inside)
-
-
-def inclusion(s: jax.Array, size: jax.Array) -> jax.Array:
-    """`[n]`, how probable each candidate is in a mask of exactly `size`."""
-    return jax.grad(lambda logits: log_sums(logits, size)[0, size])(_logits(s))
-
-
-def fixed_size() -> Estimator:
-    """Masks with as many ones as the probabilities sum to; the leave-one-out baseline."""
-
-    def sample(key, s, num_masks):
-        size = jnp.round(jnp.sum(s)).astype(jnp.int32)
-        logits = _logits(s)
-        table = log_sums(logits, size)
-
-        def one(key):
-            def choose(left, given):
-                i, u = given
-                log_p = logits[i] + table[i + 1, left - 1] - table[i, left]
-                chosen = (left > 0) & (jnp.log(u) < log_p)
-                return left - chosen, chosen.astype(jnp.float32)
-
-            numbers = (jnp.arange(len(s)), jax.random.uniform(key, (len(s),)))
-            return jax.lax.scan(choose, size, numbers)[1]
-
-        return jax.vmap(one)(jax.random.split(key, num_masks))
-
-    def gradient(evaluation, masks, s, progress, state):
-        size = jnp.round(jnp.sum(s)).astype(jnp.int32)
-        inside = jnp.clip(s, 1e-6, 1 - 1e-6)
-        scores = (masks - inclusion(s, size)) / (inside * (1 - inside))
-        advantages = evaluation.losses - jnp.mean(evaluation.losses)
-        found = advantages @ scores / (len(masks) - 1)
-        return jnp.where(masks_lib.is_random(s), found, 0), state
-
-    return Estimator(lambda n: (), sample, gradient, False, 2)
 
 
 def controlled(evaluation: Any, masks: jax.Array, s: jax.Array, slope: jax.Array) -> jax.Array:

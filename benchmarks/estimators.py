@@ -10,7 +10,8 @@ classes unbalanced 50 to 1; the last two have 120 clean images as outer data. 30
 are chosen, to their 30 first principal components, so that a training of an MLP with 20 hidden
 units takes 30 steps and a tenth of a millisecond. The library's own outer loop and objective take
 8 masks per step, all seeds in one program. Every 25 outer steps the outer loss is the mean over 64
-fresh masks from p(m | s), with the same random numbers for all. What is in --out is not repeated.
+fresh masks from p(m | s), with the same random numbers for all, and "auto" is the library's, with
+masks of exactly K. What is in --out is not repeated.
 """
 
 import functools
@@ -52,8 +53,8 @@ COMPONENTS, ROWS = 30, 64
 ESTIMATORS: dict[str, Estimator] = {
     "plain": estimators.pge("none"),
     "leave_one_out": estimators.pge(),
+    "auto": estimators.auto(),
     "antithetic": kinds.antithetic(),
-    "fixed_size": kinds.fixed_size(),
     "sized": kinds.sized(),
     "gumbel": estimators.gumbel(),
     "path": estimators.path(),
@@ -63,7 +64,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "regression": kinds.regression(),
     "regression+path": kinds.with_path(kinds.regression(), 0.5),
     "sized+path": kinds.with_path(kinds.sized(), 0.5),
-    "fixed_size+path": kinds.with_path(kinds.fixed_size(), 0.5),
+    "auto+path": kinds.with_path(estimators.auto(), 0.5),
 }
 
 
@@ -232,7 +233,7 @@ def exact(seed: int) -> list[dict[str, Any]]:
     found = []
     for (where, s), (name, estimator) in itertools.product(points.items(), ESTIMATORS.items()):
         values = estimates(name, estimator, s)[100:]
-        own = np.asarray(jax.grad(of_fixed_size if name == "fixed_size" else expected)(s))
+        own = np.asarray(jax.grad(of_fixed_size if name == "auto" else expected)(s))
         mean, variance = values.mean(0), values.var(0).sum()
         found.append(
             {

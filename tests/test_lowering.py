@@ -34,7 +34,9 @@ def papers():
         # Steps are scanned: their number changes nothing else.
         same = {"outer_steps", "steps", "learning_rate"}
         flat = config_lib.flatten(config)
-        flat["experiment"] = flat["experiment"].replace("analysis", "summarization")  # the same step
+        flat["experiment"] = flat["experiment"].replace(
+            "analysis", "summarization"
+        )  # the same step
         parts = ("experiment", "model", "selection", "inner", "kernel", "data.name")
         key = [v for k, v in flat.items() if k.startswith(parts) and k.split(".")[-1] not in same]
         found.setdefault(repr(key), (file.stem, config))
