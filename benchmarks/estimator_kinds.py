@@ -9,6 +9,8 @@ The last three are unbiased: their coefficients a come from past steps, and of L
 a.(m - s) the first is estimated by the policy gradient while the gradient of the second is a.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
