@@ -9,9 +9,10 @@ classes unbalanced 50 to 1; the last two have 120 clean images as outer data. 30
 100 images, with 100 others as outer data. Images are shrunk to 14 x 14 pixels, and where samples
 are chosen, to their 30 first principal components, so that a training of an MLP with 20 hidden
 units takes 30 steps and a tenth of a millisecond. The library's own outer loop and objective take
-8 masks per step, all seeds in one program. Every 25 outer steps the outer loss is the mean over 64
-fresh masks from p(m | s), with the same random numbers for all, and "auto" is the library's, with
-masks of exactly K. What is in --out is not repeated.
+8 masks per step, all seeds in one program. Every 25 outer steps the outer loss is looked
+at: the mean over 32 fresh masks from p(m | s), over 32 masks of exactly K, and of the coreset of
+the K largest probabilities with 16 networks, by the same random numbers for all estimators. What is
+in --out is not repeated.
 """
 
 import functools
@@ -48,7 +49,7 @@ _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2", "3", "4"], "Data, networks a
 _ONLY = flags.DEFINE_list("only", [], "Estimators; all of them if empty.")
 
 PROBLEMS = ("clean", "noisy", "unbalanced", "inputs")
-MASKS, TRAININGS, LOOK, LOOKS_AT = 8, 2000, 25, 64
+MASKS, TRAININGS, LOOK, LOOKS_AT = 8, 2000, 25, 32
 COMPONENTS, ROWS = 30, 64
 ESTIMATORS: dict[str, Estimator] = {
     "plain": estimators.pge("none"),
@@ -135,7 +136,10 @@ _PROGRAMS: dict[Any, Any] = {}
 def descend(
     kind: str, seeds: Sequence[int], settings: Settings, outer_loss: str = "brier"
 ) -> np.ndarray:
-    """`[S, T]`, the outer loss at s of each seed, first and after every `LOOK` steps."""
+    """`[S, T, 3]`, the outer loss of each seed at the start and after every `LOOK` steps.
+
+    The mean over masks from p(m | s), over masks of exactly K, and of the K largest of s.
+    """
     _, _, _, n, size = problem_of(kind, 0)
     path = settings.gradient_estimator().needs_path
     shape = (kind in ("noisy", "unbalanced"), kind == "inputs", settings, outer_loss, len(seeds))
@@ -152,7 +156,13 @@ def descend(
             look_key, draw_key, key = jax.random.split(key, 3)
 
             def look(s):
-                return jnp.mean(judge(look_key, masks.sample_masks(draw_key, s, LOOKS_AT)).losses)
+                free = masks.sample_masks(draw_key, s, LOOKS_AT)
+                fixed = masks.sample_masks_of_size(draw_key, s, LOOKS_AT)
+                best = jnp.zeros(n).at[jax.lax.top_k(s, size)[1]].set(1.0)
+                many = jax.random.split(look_key, LOOKS_AT // 2)
+                ends = jax.lax.map(lambda key: judge(key, best[None]).losses[0], many)
+                losses = [judge(look_key, drawn).losses for drawn in (free, fixed)]
+                return jnp.stack([jnp.mean(found) for found in (*losses, ends)])
 
             def advance(state, _):
                 def take(state, _):
@@ -164,7 +174,7 @@ def descend(
             state = loop.init(key, n, size, settings)
             before = look(state.probabilities)
             _, after = jax.lax.scan(advance, state, length=settings.outer_steps // LOOK)
-            return jnp.append(before, after)
+            return jnp.concatenate([before[None], after])
 
         _PROGRAMS[shape] = jax.jit(jax.vmap(one))
 
@@ -308,7 +318,7 @@ def main(argv: list[str]) -> None:
             found = job()
             runs[name] = found if key[0] == "exact" else np.round(found, 5).tolist()
             measure.write(_OUT.value, "estimators", {"seeds": _SEEDS.value, "runs": runs})
-            print(name, "" if key[0] == "exact" else found[:, -1].mean(), file=sys.stderr)
+            print(name, "" if key[0] == "exact" else found[:, -1].mean(0), file=sys.stderr)
 
 
 if __name__ == "__main__":
