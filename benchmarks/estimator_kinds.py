@@ -4,8 +4,9 @@
     sized       a control variate of the mask's size; unbiased up to a constant for all candidates
     linear      a linear control variate: the mean of past path gradients, scaled by regression
     regression  a linear control variate: a regression of the loss on past masks
+    mixed       half of the masks relaxed, half of exactly K ones, as the paper combines both
 
-The last three are unbiased: their coefficients a come from past steps, and of L - a.(m - s) and of
+The two linear ones are unbiased: their coefficients a come from past steps, and of L - a.(m - s) and of
 a.(m - s) the first is estimated by the policy gradient while the gradient of the second is a.
 """
 
@@ -15,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pbcs_jax.outer import estimators
 from pbcs_jax.outer import masks as masks_lib
 from pbcs_jax.outer.base import Estimator
 from pbcs_jax.outer.estimators import policy_gradient
@@ -123,6 +125,35 @@ def with_path(estimator: Estimator, until: float) -> Estimator:
         return found + jnp.maximum(1 - progress / until, 0) * scale * path, state
 
     return estimator._replace(gradient=gradient, needs_path=True)
+
+
+def mixed(until: float) -> Estimator:
+    """Half of the masks relaxed, half of exactly K ones: the paper's combination.
+
+    The path gradient through the first is scaled to the length of the second's policy gradient, and
+    fades linearly to 0 at `until` of the steps; 1 keeps it.
+    """
+    relaxed, hard = estimators.gumbel(), estimators.exact_k()
+
+    def sample(key, s, num_masks):
+        one, other = jax.random.split(key)
+        half = num_masks // 2
+        return jnp.concatenate([relaxed.sample(one, s, half), hard.sample(other, s, half)])
+
+    def gradient(evaluation, masks, s, progress, state):
+        half = len(masks) // 2
+        parts = [
+            jax.tree.map(lambda a, at=at: a[at], evaluation)
+            for at in (slice(half), slice(half, None))
+        ]
+        path, _ = relaxed.gradient(parts[0], masks[:half], s, progress, ())
+        policy, _ = hard.gradient(parts[1], masks[half:], s, progress, ())
+        path, policy = centred(path, s), centred(policy, s)
+        scale = jnp.linalg.norm(policy) / jnp.maximum(jnp.linalg.norm(path), 1e-30)
+        weight = 1.0 if until == 1 else jnp.maximum(1 - progress / until, 0)
+        return policy + weight * scale * path, state
+
+    return Estimator(lambda n: (), sample, gradient, True, 4)
 
 
 def natural(rate: float, steps: int) -> optax.GradientTransformation:

@@ -54,7 +54,7 @@ COMPONENTS, ROWS = 30, 64
 ESTIMATORS: dict[str, Estimator] = {
     "plain": estimators.pge("none"),
     "leave_one_out": estimators.pge(),
-    "auto": estimators.auto(),
+    "exact_k": estimators.exact_k(),
     "antithetic": kinds.antithetic(),
     "sized": kinds.sized(),
     "gumbel": estimators.gumbel(),
@@ -65,7 +65,9 @@ ESTIMATORS: dict[str, Estimator] = {
     "regression": kinds.regression(),
     "regression+path": kinds.with_path(kinds.regression(), 0.5),
     "sized+path": kinds.with_path(kinds.sized(), 0.5),
-    "auto+path": kinds.with_path(estimators.auto(), 0.5),
+    "exact_k+path": kinds.with_path(estimators.exact_k(), 0.5),
+    "mixed": kinds.mixed(1.0),
+    "mixed_fading": kinds.mixed(0.5),
 }
 
 
@@ -243,7 +245,7 @@ def exact(seed: int) -> list[dict[str, Any]]:
     found = []
     for (where, s), (name, estimator) in itertools.product(points.items(), ESTIMATORS.items()):
         values = estimates(name, estimator, s)[100:]
-        own = np.asarray(jax.grad(of_fixed_size if name == "auto" else expected)(s))
+        own = np.asarray(jax.grad(of_fixed_size if name == "exact_k" else expected)(s))
         mean, variance = values.mean(0), values.var(0).sum()
         found.append(
             {
@@ -294,7 +296,7 @@ def jobs(part: str, seeds: list[int]):
             if loss != "error_rate" or not ESTIMATORS[name].needs_path:
                 yield ("losses", name, kind, loss), run(name, kind, loss=loss)
     if part in ("all", "budgets"):
-        for name, trainings, kind in itertools.product(only, (400, 1000), PROBLEMS):
+        for name, trainings, kind in itertools.product(only, (1000,), PROBLEMS):
             yield ("budgets", name, kind, trainings), run(name, kind, trainings)
     if part in ("all", "optimizers"):
         rates = {"adam": (0.02, 0.05, 0.1), "normalized_sgd": (0.2, 0.5, 1.0)}

@@ -4,7 +4,7 @@ An `Estimator` (see `base`) is made of pure functions, as in optax: `sample` dra
 the objective is evaluated on, `gradient` turns the evaluation into a gradient with respect to s.
 Each factory below has the settings of its own estimator and no others.
 
-    auto     pge with masks of exactly K candidates each, and their own score. Unbiased for the loss
+    exact_k  pge with masks of exactly K candidates each, and their own score. Unbiased for the loss
              that such masks are expected to have.
     pge      1/M sum_k (L_k - b_k) grad_s ln p(m_k|s). Unbiased; L may be any function of the mask.
     gumbel   1/M sum_k dL/dm_k * dm_k/ds for relaxed masks m = sigmoid((logit s + noise) / T).
@@ -28,7 +28,7 @@ from pbcs_jax.outer.base import Estimator
 
 VARIANCE_BASELINES = ("none", "leave_one_out")
 MOST_OF_SIZE = 4096
-"""Candidates up to which 'auto' draws masks of exactly K: the time is quadratic in their number."""
+"""Candidates up to which 'exact_k' draws masks of exactly K, in a time quadratic in their number."""
 
 
 def policy_gradient(
@@ -146,7 +146,7 @@ def pge(baseline: str = "leave_one_out") -> Estimator:
     return _stateless(masks_lib.sample_masks, gradient, False, _min_masks(baseline))
 
 
-def auto() -> Estimator:
+def exact_k() -> Estimator:
     """The policy gradient from masks of exactly K ones, with the leave-one-out baseline.
 
     How many samples a mask has explains much of its loss and says nothing of which to choose. Given
@@ -226,7 +226,7 @@ def differences() -> Estimator:
 
 
 _FACTORIES: dict[str, Callable[..., Estimator]] = {
-    "auto": auto,
+    "exact_k": exact_k,
     "pge": pge,
     "gumbel": gumbel,
     "path": path,
