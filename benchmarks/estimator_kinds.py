@@ -6,8 +6,9 @@
     regression  a linear control variate: a regression of the loss on past masks
     mixed       half of the masks relaxed, half of exactly K ones, as the paper combines both
 
-The two linear ones are unbiased: their coefficients a come from past steps, and of L - a.(m - s) and of
-a.(m - s) the first is estimated by the policy gradient while the gradient of the second is a.
+The two linear ones are unbiased: their coefficients a come from past steps, and of L - a.(m - s)
+and of a.(m - s) the first is estimated by the policy gradient while the gradient of the second is
+a.
 """
 
 from typing import Any

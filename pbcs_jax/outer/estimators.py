@@ -28,7 +28,7 @@ from pbcs_jax.outer.base import Estimator
 
 VARIANCE_BASELINES = ("none", "leave_one_out")
 MOST_OF_SIZE = 4096
-"""Candidates up to which 'exact_k' draws masks of exactly K, in a time quadratic in their number."""
+"""Candidates up to which 'exact_k' draws masks of exactly K: its time grows with their square."""
 
 
 def policy_gradient(
