@@ -297,7 +297,8 @@ def jobs(part: str, seeds: list[int]):
                 yield ("losses", name, kind, loss), run(name, kind, loss=loss)
     if part in ("all", "budgets"):
         for name, trainings, kind in itertools.product(only, (1000,), PROBLEMS):
-            yield ("budgets", name, kind, trainings), run(name, kind, trainings)
+            rate = 0.05 * TRAININGS / trainings  # s goes equally far
+            yield ("budgets", name, kind, trainings), run(name, kind, trainings, rate=rate)
     if part in ("all", "optimizers"):
         rates = {"adam": (0.02, 0.05, 0.1), "normalized_sgd": (0.2, 0.5, 1.0)}
         rates |= {"natural": (0.02, 0.05, 0.1), "mirror": (0.1, 0.3, 1.0)}

@@ -258,6 +258,8 @@ def _panels(
     found = {}
     for (panel, axis), members in panels.items():
         records = [points[point] for point in members]
+        if not any(metric in one for record in records for one in record.values()):
+            continue  # such as wrong labels where there is no noise
         methods = list(dict.fromkeys(name for record in records for name in record))
         curves = {
             name: [_spread(record.get(name, {}).get(metric), scale(metric)) for record in records]

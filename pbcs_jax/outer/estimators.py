@@ -6,6 +6,8 @@ Each factory below has the settings of its own estimator and no others.
 
     exact_k  pge with masks of exactly K candidates each, and their own score. Unbiased for the loss
              that such masks are expected to have.
+    auto     what an objective does best with, see `Network.best_estimator`; in a loop of your own
+             exact_k.
     pge      1/M sum_k (L_k - b_k) grad_s ln p(m_k|s). Unbiased; L may be any function of the mask.
     gumbel   1/M sum_k dL/dm_k * dm_k/ds for relaxed masks m = sigmoid((logit s + noise) / T).
     path     the mean of dL/dm over hard masks. Biased, but it covers all candidates at once.
@@ -226,6 +228,7 @@ def differences() -> Estimator:
 
 
 _FACTORIES: dict[str, Callable[..., Estimator]] = {
+    "auto": exact_k,
     "exact_k": exact_k,
     "pge": pge,
     "gumbel": gumbel,

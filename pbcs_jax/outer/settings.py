@@ -24,7 +24,8 @@ class Settings:
     Attributes:
       num_masks: M, masks per outer step.
       outer_steps: updates of the probabilities.
-      estimator: 'pge', 'gumbel', 'path', 'hybrid', 'differences', or an `Estimator`.
+      estimator: 'pge', 'exact_k', 'gumbel', 'path', 'hybrid', 'differences', an `Estimator`, or
+        'auto', which leaves the choice among these to the objective.
       baseline: of the policy gradient, 'leave_one_out' or 'none'.
       temperature: of 'gumbel'.
       path_until: of 'hybrid', see `estimators.hybrid`.
