@@ -17,6 +17,7 @@ _ADDRESS = flags.DEFINE_list("address", [], "HOST:PORT, how many processes, numb
 
 # So few that programs are compiled for one number of rows.
 N, SIZE = 16, 8
+TABLE = "kernel, 250 of a table"
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
@@ -24,6 +25,13 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     labels = np.arange(N) % 3
     x = np.random.default_rng(0).normal(size=(N, 16, 16, 1)).astype(np.float32)
     return x + np.float32(0.5) * labels[:, None, None, None].astype(np.float32), labels
+
+
+def table() -> tuple[np.ndarray, np.ndarray]:
+    """Rows of three classes, of which enough are chosen for the default 'differences'."""
+    labels = np.arange(600) % 3
+    x = np.random.default_rng(0).normal(size=(600, 32)) + 0.5 * labels[:, None]
+    return x.astype(np.float32), labels
 
 
 def selections() -> dict[str, tuple[Any, dict[str, Any]]]:
@@ -47,6 +55,7 @@ def selections() -> dict[str, tuple[Any, dict[str, Any]]]:
             None,
             {**loop, "objective": pbcs.Kernel(), "estimator": "differences"},
         ),
+        TABLE: (None, {**loop, "objective": "kernel"}),
     }
 
 
@@ -67,9 +76,11 @@ def main(_: list[str]) -> None:
     for name, (model, options) in selections().items():
         held_out = (x[:6], y[:6]) if name in ("kernel, pge", "kernel, hybrid") else None
         given = pbcs.Rows(lambda rows: x[rows], len(x)) if "rows" in name else x
+        candidates, size = ((given, y), SIZE) if name != TABLE else (table(), 250)
         try:
             result = pbcs.select_coreset(
-                key, given, y, model, SIZE, held_out, compute=compute, progress=False, **options
+                *(key, *candidates, model, size, held_out),
+                **options | {"compute": compute, "progress": False},
             )
         except pbcs.UserError as error:
             print(error, flush=True)

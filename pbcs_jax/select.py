@@ -382,7 +382,12 @@ def _samples(data: Data, size: int, asked: _Asked) -> _Chosen:
     """A mask over samples."""
     n = len(data.x)
     loop.check_size(n, size)
-    settings = _settings(asked, n, size)
+    best = ""
+    if isinstance(asked.objective, Network):
+        best = (
+            "pge" if isinstance(data.x, Rows) else asked.objective.best_estimator(of_inputs=False)
+        )
+    settings = _settings(asked, n, size, best)
     if settings.smooth:
         raise UserError(f"smooth is {settings.smooth}: it is for inputs; use 0")
     if getattr(asked.objective, "outer_on", "all") != "all":
@@ -411,7 +416,9 @@ def _inputs(groups: Any, data: Data, size: int, asked: _Asked) -> _Chosen:
     numbers = inputs_lib.numbers(groups, data.x.shape[1:])
     n = int(numbers.max()) + 1
     loop.check_size(n, size)
-    settings = _settings(asked, n, size)
+    is_network = isinstance(asked.objective, Network)
+    best = asked.objective.best_estimator(of_inputs=True) if is_network else ""
+    settings = _settings(asked, n, size, best)
     if settings.max_ratio:
         raise UserError(f"max_ratio is {settings.max_ratio}: it is for samples; use 0")
     if settings.smooth:
@@ -421,10 +428,21 @@ def _inputs(groups: Any, data: Data, size: int, asked: _Asked) -> _Chosen:
     return _Chosen(n, int(size), Inputs(numbers), settings, data.names if groups is None else None)
 
 
-def _settings(asked: _Asked, n: int, size: int) -> Settings:
-    """The objective's own settings of the outer loop with the user's in their place."""
-    own = asked.objective.loop_settings(n, size, asked.loop.get("estimator"))
-    settings = dataclasses.replace(own, **asked.loop)
+def _settings(asked: _Asked, n: int, size: int, best: str = "") -> Settings:
+    """The objective's own settings of the outer loop with the user's in their place.
+
+    Args:
+      asked: what the user gave.
+      n: how many there are to choose from.
+      size: K.
+      best: what estimator 'auto' stands for; empty for the objective's own.
+    """
+    given = dict(asked.loop)
+    if given.get("estimator") == "auto":
+        del given["estimator"]
+        given |= {"estimator": best} if best else {}
+    own = asked.objective.loop_settings(n, size, given.get("estimator"))
+    settings = dataclasses.replace(own, **given)
     if (needed := 4 * n * settings.num_masks) > memory.total() // 4:
         raise UserError(
             f"num_masks is {settings.num_masks}: so many masks of {n} take {needed / 2**30:.1f} GB "

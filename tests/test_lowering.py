@@ -29,9 +29,14 @@ def papers():
     found = {}
     for file in sorted((Path(__file__).parents[1] / "configs").glob("[!_]*.py")):
         config = importlib.import_module(f"configs.{file.stem}").get_config("paper")
+        if config.get("analysis", {}).get("kind") == "gradient_mapping":
+            continue  # its networks are trained once, and the outer step reads a table
         # Steps are scanned: their number changes nothing else.
         same = {"outer_steps", "steps", "learning_rate"}
         flat = config_lib.flatten(config)
+        flat["experiment"] = flat["experiment"].replace(
+            "analysis", "summarization"
+        )  # the same step
         parts = ("experiment", "model", "selection", "inner", "kernel", "data.name")
         key = [v for k, v in flat.items() if k.startswith(parts) and k.split(".")[-1] not in same]
         found.setdefault(repr(key), (file.stem, config))

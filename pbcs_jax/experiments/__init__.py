@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from pbcs_jax.experiments import continual, features, streaming, summarization
+from pbcs_jax.experiments import analysis, continual, features, streaming, summarization
 from pbcs_jax.experiments.run import run
 from pbcs_jax.experiments.sweep import swept
 
@@ -11,6 +11,7 @@ EXPERIMENTS = {
     "features": swept(partial(run, features.EXPERIMENT)),
     "continual": swept(partial(run, continual.EXPERIMENT)),
     "streaming": swept(partial(run, streaming.EXPERIMENT)),
+    "analysis": swept(partial(run, analysis.EXPERIMENT)),
 }
 
 __all__ = ["EXPERIMENTS"]

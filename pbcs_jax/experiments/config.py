@@ -25,7 +25,9 @@ OBJECTIVES = {
     "features": ("network", "kernel"),
     "continual": ("kernel",),
     "streaming": ("kernel",),
+    "analysis": ("network", "kernel"),
 }
+ANALYSES = ("selection", "evolution", "time", "gradient_mapping")
 FEWEST_STEPS = 20
 """With fewer outer steps a run shows that the program works, and nothing else."""
 RENAMED = {
@@ -33,6 +35,7 @@ RENAMED = {
     "features": {"coreset_size": "num_inputs", "data.num_candidates": "data.num_samples"},
     "continual": {},
     "streaming": {},
+    "analysis": {},
 }
 """Keys that misled, by experiment: an old one ends in an error that names the new one."""
 
@@ -184,11 +187,25 @@ def streaming() -> ConfigDict:
     return config
 
 
+def analysis() -> ConfigDict:
+    """The keys of the experiment 'analysis', which looks at how samples are selected."""
+    config = summarization()
+    config.experiment = "analysis"
+    config.methods = ("pbcs", "pbcs_kernel", "greedy", "uniform")
+    config.analysis = {
+        "kind": "selection",  # one of ANALYSES
+        "repeats": 64,  # of gradient_mapping: runs that the mean is over
+        "step_size": 0.3,  # of gradient_mapping: learning rate times the smoothness of the loss
+    }
+    return config
+
+
 TEMPLATES = {
     "summarization": summarization,
     "features": features,
     "continual": continual,
     "streaming": streaming,
+    "analysis": analysis,
 }
 
 
@@ -241,6 +258,8 @@ def check(config: ConfigDict) -> None:
             f"kernel.exchanges is {config.kernel.exchanges}: exchanges end a selection by the "
             "kernel, and a network's search would start from the probabilities before them; use 0"
         )
+    if config.experiment == "analysis":
+        check_known("analysis.kind", config.analysis.kind, ANALYSES)
     if size(config) == 0 and (config.selection.objective, config.methods[0]) != ("auto", "pbcs"):
         raise UserError(
             f"{size_key(config)} is 0, which has the size looked for: it needs "
@@ -280,8 +299,8 @@ def load_problem(config: ConfigDict) -> data.Problem:
 
 def size_key(config: ConfigDict) -> str:
     """The key of K."""
-    names = {"summarization": "coreset_size", "features": "num_inputs"}
-    return names.get(config.experiment, "memory_size")
+    names = {"features": "num_inputs", "continual": "memory_size", "streaming": "memory_size"}
+    return names.get(config.experiment, "coreset_size")
 
 
 def size(config: ConfigDict) -> int:

@@ -47,7 +47,7 @@ def _task(config: ConfigDict, problem: Problem) -> Task:
         ],
         entries=lambda chosen, folder: _entries(chosen, folder, problem, groups, _unit(config)),
         outer_on="selected",
-        watch=_keep_probabilities,
+        watch=keep_probabilities,
     )
 
 
@@ -101,13 +101,13 @@ def _selection(config: ConfigDict, problem: Problem, groups: np.ndarray, outer: 
     return select
 
 
-def _keep_probabilities(state: loop.State, folder: Path) -> None:
+def keep_probabilities(state: loop.State, folder: Path) -> None:
     """For the film of the probabilities over time."""
     file = folder / "probabilities" / f"{int(state.step):06d}.npz"
     write_npz(file, probabilities=np.asarray(state.probabilities))
 
 
-def _kept_probabilities(folder: Path) -> dict[int, np.ndarray]:
+def kept_probabilities(folder: Path) -> dict[int, np.ndarray]:
     """By step; a file that cannot be read is left out of the film."""
     maps = {}
     for file in sorted((folder / "probabilities").glob("[0-9]*.npz")):
@@ -136,7 +136,7 @@ def _entries(
     if "pbcs" not in chosen:
         return entries
     _, coreset = npz.read(folder / "coreset.npz")
-    maps = {step: values[groups] for step, values in _kept_probabilities(folder).items()}
+    maps = {step: values[groups] for step, values in kept_probabilities(folder).items()}
     if problem.images is not None and maps:
         film = probability_film(list(maps), np.stack(list(maps.values())).mean(-1))
         caption = "The probability of each input over the outer steps; white is 1."

@@ -22,18 +22,25 @@ from pbcs_jax.report.figures import sweep_figure
 from pbcs_jax.report.files import checksum, write_atomically, write_json
 from pbcs_jax.report.page import Entry, save_all, write_report
 from pbcs_jax.report.tables import (
+    SECONDS,
     Cell,
     Rows,
     column_table,
     markdown_table,
+    scale,
     sweep_table,
     terminal_table,
 )
 
 Run = Callable[[ConfigDict, str, Console], dict[str, Any]]
 
-METRICS = {"test_accuracy": "test accuracy, %", "wrong_labels": "wrong labels, %"}
-"""What is gathered where the runs have it, all of it fractions; and `NET_accuracy` of transfers."""
+METRICS = {
+    "test_accuracy": "test accuracy, %",
+    "wrong_labels": "wrong labels, %",
+    "class_gap": "class gap, %",
+    SECONDS: "processor seconds",
+}
+"""What is gathered where the runs have it; and `NET_accuracy` of transfers."""
 
 
 def swept(run: Run) -> Run:
@@ -251,9 +258,11 @@ def _panels(
     found = {}
     for (panel, axis), members in panels.items():
         records = [points[point] for point in members]
+        if not any(metric in one for record in records for one in record.values()):
+            continue  # such as wrong labels where there is no noise
         methods = list(dict.fromkeys(name for record in records for name in record))
         curves = {
-            name: [_spread(record.get(name, {}).get(metric)) for record in records]
+            name: [_spread(record.get(name, {}).get(metric), scale(metric)) for record in records]
             for name in methods
         }
         heading = panel or (axis if len(panels) > 1 else "")
@@ -267,5 +276,5 @@ def _label(point: str, points: Iterable[str]) -> str:
     return short if [place(p).label for p in points].count(short) == 1 else point
 
 
-def _spread(value: Mapping[str, Any] | None) -> tuple[float, float]:
-    return (np.nan, np.nan) if value is None else (100 * value["mean"], 100 * value["std"])
+def _spread(value: Mapping[str, Any] | None, times: float) -> tuple[float, float]:
+    return (np.nan, np.nan) if value is None else (times * value["mean"], times * value["std"])

@@ -18,6 +18,7 @@ _LEAST = {
     "evaluation.num_seeds": 1,
     "checkpoint_every": 1,
     "inputs.patch": 1,
+    "analysis.repeats": 1,
 }
 _MOST = {
     "seed": 2**32 - 1,  # of a key of JAX

@@ -66,6 +66,15 @@ class Network:
         """The outer loop's settings where the user sets none."""
         return Settings()
 
+    def best_estimator(self, of_inputs: bool) -> str:
+        """What estimator 'auto' stands for, as measured in docs/log/estimators.md.
+
+        >>> Network().best_estimator(False), Network(outer_loss="error_rate").best_estimator(False)
+        ('gumbel', 'exact_k')
+        """
+        has_gradient = isinstance(self.outer_loss, str) and self.outer_loss != "error_rate"
+        return "gumbel" if has_gradient and self.path_steps and not of_inputs else "exact_k"
+
     def build(
         self, key, x, y, model, size, validation, choice: Choice, settings: Settings, compute
     ) -> Built:

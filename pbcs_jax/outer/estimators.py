@@ -4,6 +4,10 @@ An `Estimator` (see `base`) is made of pure functions, as in optax: `sample` dra
 the objective is evaluated on, `gradient` turns the evaluation into a gradient with respect to s.
 Each factory below has the settings of its own estimator and no others.
 
+    exact_k  pge with masks of exactly K candidates each, and their own score. Unbiased for the loss
+             that such masks are expected to have.
+    auto     what an objective does best with, see `Network.best_estimator`; in a loop of your own
+             exact_k.
     pge      1/M sum_k (L_k - b_k) grad_s ln p(m_k|s). Unbiased; L may be any function of the mask.
     gumbel   1/M sum_k dL/dm_k * dm_k/ds for relaxed masks m = sigmoid((logit s + noise) / T).
     path     the mean of dL/dm over hard masks. Biased, but it covers all candidates at once.
@@ -25,6 +29,8 @@ from pbcs_jax.outer import masks as masks_lib
 from pbcs_jax.outer.base import Estimator
 
 VARIANCE_BASELINES = ("none", "leave_one_out")
+MOST_OF_SIZE = 4096
+"""Candidates up to which 'exact_k' draws masks of exactly K: its time grows with their square."""
 
 
 def policy_gradient(
@@ -142,6 +148,22 @@ def pge(baseline: str = "leave_one_out") -> Estimator:
     return _stateless(masks_lib.sample_masks, gradient, False, _min_masks(baseline))
 
 
+def exact_k() -> Estimator:
+    """The policy gradient from masks of exactly K ones, with the leave-one-out baseline.
+
+    How many samples a mask has explains much of its loss and says nothing of which to choose. Given
+    the size, the score is (m - E m) / (s (1 - s)), and E m needs not be known: the advantages add
+    up to 0. With more than `MOST_OF_SIZE` candidates it is `pge`.
+    """
+
+    def sample(key, probabilities, num_masks):
+        few = len(probabilities) <= MOST_OF_SIZE
+        draw = masks_lib.sample_masks_of_size if few else masks_lib.sample_masks
+        return draw(key, probabilities, num_masks)
+
+    return pge()._replace(sample=sample)
+
+
 def gumbel(temperature: float = 0.5) -> Estimator:
     """The pathwise gradient through relaxed masks of this temperature."""
     check_number("temperature", temperature, least=0, above=True)
@@ -206,6 +228,8 @@ def differences() -> Estimator:
 
 
 _FACTORIES: dict[str, Callable[..., Estimator]] = {
+    "auto": exact_k,
+    "exact_k": exact_k,
     "pge": pge,
     "gumbel": gumbel,
     "path": path,

@@ -298,6 +298,8 @@ def _update(
     )
     updates, opt_state = settings.transformation().update(gradient, state.opt_state, s)
     size = settings.size_at((state.step + 1) / max(settings.outer_steps, 1), state.size)
+    if settings.settle:
+        updates = updates + settings.growth_at(progress) * s
     moved = (projection.project(s + updates, size), opt_state, estimator_state)
     alive = jnp.any(ok) & jnp.all(jnp.isfinite(gradient))
     s, opt_state, estimator_state = jax.tree.map(
@@ -317,6 +319,7 @@ def _update(
         "outer_loss_std": jnp.sqrt(mean((evaluation.losses - loss) ** 2)),
         "gradient_norm": jnp.linalg.norm(gradient),
         "size": jnp.sum(s),
+        "unsettled": jnp.sum(s * (1 - s)) / size,
         "decided": jnp.mean(~masks.is_random(s)),
         "num_ok": jnp.where(alive, num_ok, 0),
         "overflow": jnp.sum((drawn >= 0.5) & (used == 0)) if used is not drawn else jnp.array(0),

@@ -14,6 +14,7 @@ SIZE_SCHEDULES = ("constant", "cubic")
 FINALS = ("top_k", "sample")
 # The shrinking size falls between these fractions of the outer steps.
 _FALL_FROM, _FALL_TO = 0.16, 0.60
+_SETTLE_FROM = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Settings:
     Attributes:
       num_masks: M, masks per outer step.
       outer_steps: updates of the probabilities.
-      estimator: 'pge', 'gumbel', 'path', 'hybrid', 'differences', or an `Estimator`.
+      estimator: 'pge', 'exact_k', 'gumbel', 'path', 'hybrid', 'differences', an `Estimator`, or
+        'auto', which leaves the choice among these to the objective.
       baseline: of the policy gradient, 'leave_one_out' or 'none'.
       temperature: of 'gumbel'.
       path_until: of 'hybrid', see `estimators.hybrid`.
@@ -35,6 +37,9 @@ class Settings:
       clip_norm: the gradient's norm is clipped at this; 0 does not clip.
       size_schedule: 'constant', or 'cubic': K starts `start_factor` times larger and falls.
       start_factor: of 'cubic'.
+      settle: in the second half of the steps s grows by up to this fraction of itself before each
+        projection, so that large probabilities gain what small ones lose; 0 leaves that to the
+        gradient. About 0.1 ends with nearly all of them at 0 or 1.
       final: how the coreset is drawn, 'top_k' (exactly K) or 'sample' (from p(m | s)).
       max_ratio: of samples: largest over smallest class of the coreset, at most, by label; 0 leaves
         it free. Where the smallest class has too few candidates for that, fewer than K are chosen.
@@ -55,6 +60,7 @@ class Settings:
     clip_norm: float = 3.0
     size_schedule: str = "constant"
     start_factor: float = 2.0
+    settle: float = 0.0
     final: str = "top_k"
     max_ratio: float = 0.0
     smooth: float = 0.0
@@ -71,6 +77,7 @@ class Settings:
         if self.max_ratio != 0:
             check_number("max_ratio", self.max_ratio, least=1)
         check_number("start_factor", self.start_factor, least=1)
+        check_number("settle", self.settle, least=0)
         check_known("size_schedule", self.size_schedule, SIZE_SCHEDULES)
         check_known("final", self.final, FINALS)
 
@@ -94,6 +101,11 @@ class Settings:
             schedule=self.schedule,
             clip_norm=self.clip_norm,
         )
+
+    def growth_at(self, progress: jax.Array | float) -> jax.Array:
+        """By what fraction of itself s grows, at a fraction `progress` of the outer steps."""
+        late = jnp.clip((progress - _SETTLE_FROM) / (1 - _SETTLE_FROM), 0, 1)
+        return self.settle * late
 
     def size_at(self, progress: jax.Array | float, size: jax.Array | float) -> jax.Array:
         """K at a fraction `progress` of the outer steps."""

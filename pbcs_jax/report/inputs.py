@@ -76,6 +76,11 @@ def probability_film(steps: Sequence[int], maps: ArrayLike, side: int = 308) -> 
         frame.paste(Image.fromarray(grey), (0, 24))
         ImageDraw.Draw(frame).text((6, 6), f"outer step {step}", fill=40)
         frames.append(frame)
+    return film(frames)
+
+
+def film(frames: Sequence[Image.Image]) -> Film:
+    """A film of pictures of one size, the last one shown for longer."""
     buffer = io.BytesIO()
     frames[0].save(
         buffer,

@@ -23,8 +23,10 @@ REFERENCE = "uniform"
 """The method that the others are compared with."""
 
 _MISSING = "\N{EN DASH}"
-_FRACTIONS = frozenset({"wrong_labels"})
-"""Extras that are shown in percent."""
+_FRACTIONS = frozenset({"wrong_labels", "class_gap"})
+"""Extras that are shown in percent, and of which few are best."""
+SECONDS = "processor_seconds"
+"""The one metric of a sweep that is no fraction."""
 
 
 class Cell(NamedTuple):
@@ -61,15 +63,20 @@ def accuracy_text(record: Mapping[str, Any]) -> str:
     return _spread(record.get("test_accuracy"))
 
 
-def _spread(value: Mapping[str, Any] | None) -> str:
+def _spread(value: Mapping[str, Any] | None, times: float = 100.0) -> str:
     """Mean and standard deviation of a fraction, in percent."""
     if not value or value.get("mean") is None:
         return _MISSING
-    text = _number(100 * value["mean"], ".2f")
+    text = _number(times * value["mean"], ".2f")
     # One run has no spread: "± 0.00" would claim a certainty that nobody measured.
     if len(value.get("runs", ())) > 1 and value.get("std") is not None:
-        text += f" ± {_number(100 * value['std'], '.2f')}"
+        text += f" ± {_number(times * value['std'], '.2f')}"
     return text
+
+
+def scale(metric: str) -> float:
+    """What a metric of a sweep is multiplied by where it is shown: fractions are in percent."""
+    return 1.0 if metric == SECONDS else 100.0
 
 
 def method_table(methods: Methods) -> Rows:
@@ -98,21 +105,24 @@ def method_table(methods: Methods) -> Rows:
 
 
 def sweep_table(points: Mapping[str, Methods], metric: str = "test_accuracy") -> Rows:
-    """One metric of a sweep, in percent: methods are rows, points are columns, the best is bold.
+    """One metric of a sweep: methods are rows, points are columns, the best is bold.
 
     Args:
-      points: `{column: {method: {metric: {"mean", "std", "runs"}}}}`, fractions.
-      metric: which; of wrong labels few are best.
+      points: `{column: {method: {metric: {"mean", "std", "runs"}}}}`.
+      metric: which; of wrong labels and seconds few are best.
     """
     names = list(dict.fromkeys(name for methods in points.values() for name in methods))
-    best = min if metric in _FRACTIONS else max
+    best = min if metric in (*_FRACTIONS, SECONDS) else max
     columns = []
     for methods in points.values():
         values = {name: methods[name].get(metric) for name in names if name in methods}
         # A point may have nothing of this metric, such as wrong labels where there is no noise.
         top = best((value["mean"] for value in values.values() if value), default=math.nan)
         columns.append(
-            [Cell(_spread(values.get(name)), _has_mean(values.get(name), top)) for name in names]
+            [
+                Cell(_spread(values.get(name), scale(metric)), _has_mean(values.get(name), top))
+                for name in names
+            ]
         )
     cells = [
         [Cell(name), *row] for name, row in zip(names, zip(*columns, strict=True), strict=True)

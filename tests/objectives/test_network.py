@@ -260,3 +260,16 @@ def test_packing_into_one_of_several_capacities_sorts_no_candidates():
     masks = jnp.zeros((4, n)).at[:, :9].set(1.0)
     program = jax.jit(evaluate).lower(jax.random.key(0), masks).compile().as_text()
     assert not re.findall(rf"\[4,{n}\]\S* sort\(| sort\(.*\[4,{n}\]", program)
+
+
+def test_estimator_auto_is_what_the_objective_names():
+    x, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
+    model, inner = nets.MLP(num_classes=3, hidden=(4,)), Inner(steps=2)
+    options = {"num_masks": 2, "outer_steps": 1, "inner": inner, "objective": "network"}
+    auto, named = (
+        pbcs.select_coreset(0, x, y, model, 5, estimator=name, **options).probabilities
+        for name in ("auto", "gumbel")
+    )
+    np.testing.assert_array_equal(auto, named)
+    assert Network(outer_loss="error_rate").best_estimator(of_inputs=False) == "exact_k"
+    assert Network().best_estimator(of_inputs=True) == "exact_k"

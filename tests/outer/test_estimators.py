@@ -60,6 +60,28 @@ def test_policy_gradient_is_unbiased(baseline, loss):
     assert np.abs(deviation).max() < 4
 
 
+def test_masks_of_exactly_k_have_an_unbiased_gradient_with_less_variance():
+    """Of the loss that masks of that size have, the sum of s being 4, to the nearest."""
+    of_size = EVERY_MASK[EVERY_MASK.sum(1) == round(float(S.sum()))]
+
+    def expected(s):
+        return jax.nn.softmax(pbcs.mask_log_prob(of_size, s)) @ quadratic(of_size)
+
+    exact = jax.grad(expected)(S)
+    estimator = estimators.create("exact_k")
+    found = estimates(estimator, quadratic, repeats=10_000, differentiable=False)
+    deviation = (found.mean(0) - exact) / (found.std(0) / np.sqrt(len(found)))
+    assert np.abs(deviation).max() < 4
+    free = estimates(estimators.create("pge"), quadratic, repeats=5000, differentiable=False)
+    assert found.var(0).sum() < 0.7 * free.var(0).sum()
+
+
+def test_many_candidates_get_masks_of_any_size(monkeypatch):
+    monkeypatch.setattr(estimators, "MOST_OF_SIZE", N - 1)
+    masks = estimators.create("exact_k").sample(jax.random.key(0), S, 5)
+    np.testing.assert_array_equal(masks, pbcs.sample_masks(jax.random.key(0), S, 5))
+
+
 @pytest.mark.parametrize("num_masks", [2, 8])
 def test_leave_one_out_has_less_variance(num_masks):
     plain, less = (

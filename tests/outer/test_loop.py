@@ -41,6 +41,7 @@ def run(evaluate=distance, seed=0, size=4, **options):
         {"optimizer": optax.adam(0.05)},
         {"size_schedule": "cubic"},
         {"schedule": "constant", "clip_norm": 0.0},
+        {"settle": 0.1},
     ],
 )
 def test_every_estimator_and_optimiser_finds_the_wanted_ones(options):
@@ -48,6 +49,21 @@ def test_every_estimator_and_optimiser_finds_the_wanted_ones(options):
     found = pbcs.draw_coreset(jax.random.key(1), state.probabilities, 4)
     np.testing.assert_array_equal(found, np.flatnonzero(WANTED))
     assert history["outer_loss"][-10:].mean() < 0.5 * history["outer_loss"][:10].mean()
+
+
+def test_settling_decides_where_the_loss_does_not():
+    def noise(key, masks):
+        losses = jax.random.normal(key, masks.shape[:1])
+        return pbcs.Evaluation(losses, jnp.isfinite(losses))
+
+    ends = {}
+    for settle in (0.0, 0.2):
+        state, history = run(noise, settle=settle, learning_rate=0.01)
+        s = state.probabilities
+        ends[settle] = float(history["unsettled"][-1])
+        assert ends[settle] == pytest.approx(float(jnp.sum(s * (1 - s)) / 4), abs=1e-5)
+        assert float(jnp.sum(s)) == pytest.approx(4, abs=0.1)
+    assert ends[0.0] > 0.3 and ends[0.2] < 0.05
 
 
 def test_normalized_sgd_keeps_proportions_at_any_scale():
@@ -185,6 +201,7 @@ def test_a_start_other_than_uniform():
         {"baseline": "mean"},
         {"size_schedule": "linear"},
         {"start_factor": 0.5},
+        {"settle": -0.1},
         {"final": "greedy"},
         {"optimizer": "newton"},
         {"learning_rate": -1.0},

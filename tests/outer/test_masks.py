@@ -1,5 +1,7 @@
 """Masks: distribution, log-probability, score and packing."""
 
+import itertools
+
 import chex
 import hypothesis.extra.numpy as hnp
 import jax
@@ -112,3 +114,21 @@ def test_threefry_is_threefry():
     ours = masks._threefry(key, counters)
     theirs = jax.extend.random.threefry_2x32(key, jnp.concatenate(counters))
     np.testing.assert_array_equal(jnp.concatenate(ours), theirs)
+
+
+def test_masks_of_one_size_are_as_likely_as_they_should_be():
+    s = jnp.array([0.0, 0.3, 0.9, 0.5, 1.0, 0.3])
+    found = np.asarray(masks.sample_masks_of_size(jax.random.key(0), s, 40_000))
+    every = np.array(list(itertools.product([0.0, 1.0], repeat=6)), np.float32)
+    every = every[every.sum(1) == 3]
+    shares = np.exp(masks.mask_log_prob(jnp.asarray(every), s))
+    shares /= shares.sum()
+    seen = (found[:, None] == every).all(2).mean(0)
+    assert np.abs(seen - shares).max() < 4 * 0.5 / np.sqrt(len(found)) and seen.sum() == 1
+
+
+def test_masks_of_one_size_are_of_that_size_among_many():
+    s = jnp.full(1000, 0.1).at[:50].set(1.0).at[50:500].set(0.0)
+    found = masks.sample_masks_of_size(jax.random.key(1), s, 3)
+    assert found.sum(1).tolist() == [100.0] * 3
+    assert found[:, :50].all() and not found[:, 50:500].any()
