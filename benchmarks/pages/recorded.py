@@ -147,15 +147,17 @@ def _replay() -> Iterator[dict[str, Any]]:
         ("permmnist", "continual", "task"),
         ("streaming_permmnist", "streaming", "chunk"),
     ):
-        for column in load(file)["columns"].values():
-            command = column["command"]
-            keys = {"experiment": experiment, "dataset": "mnist", "continual.kind": "permuted"}
-            runs = {
-                name: next(iter(own["runs"].values())) for name, own in column["methods"].items()
-            }
-            methods = {name: {"test_accuracy": spread(own)} for name, own in runs.items()}
+        columns = load(file)["columns"].values()
+        keys = {"experiment": experiment, "dataset": "mnist", "continual.kind": "permuted"}
+        by_command: dict[str, dict[str, list[float]]] = {}
+        for column in columns:
+            for name, own in column["methods"].items():
+                runs = next(iter(own["runs"].values()))
+                by_command.setdefault(own["command"], {})[name] = runs
+        for command, found_by in by_command.items():
+            methods = {name: {"test_accuracy": spread(own)} for name, own in found_by.items()}
             about = f"trained on {trained_on(command, everything)}, "
-            about += _seeds([len(own) for own in runs.values()])
+            about += _seeds([len(own) for own in found_by.values()])
             shown = re.sub(r" --workdir=\S+", "", command)
             yield _one(file, shown, {**keys, **_KINDS[kind_of(command)]}, methods, about)
 

@@ -38,8 +38,8 @@ def replay_table(file: str, table: str, everything: str) -> Callable[[], str]:
         lines: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
         for column in load(file)["columns"].values():
             for method, record in column["methods"].items():
-                key = method, trained_on(column["command"], everything)
-                lines.setdefault(key, {})[kind_of(column["command"])] = record
+                key = method, trained_on(record["command"], everything)
+                lines.setdefault(key, {})[kind_of(record["command"])] = record
         shown = [kind for kind in KINDS if any(kind in own for own in lines.values())]
         rows = []
         for (method, rows_used), own in sorted(

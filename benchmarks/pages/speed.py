@@ -113,7 +113,14 @@ def regression(found: Found) -> str:
 
 
 def replay(found: Found) -> str:
-    """Samples per second of the memories."""
-    rows = [[name, *(f"{v:,.0f}" for v in r.values())] for name, r in found["memories"].items()]
-    columns = ["memory of 1,000", "chunk", "samples per second", "per second of processor time"]
-    return markdown(columns, rows)
+    """Samples per second of the memories, and what they are worth."""
+    rows = [
+        [
+            name,
+            *(f"{r[key]:,.0f}" for key in ("samples_per_second", "samples_per_processor_second")),
+            f"{100 * r['accuracy']:.1f}",
+        ]
+        for name, r in found["memories"].items()
+    ]
+    columns = ["memory of 1,000", "samples per second", "per second of processor time"]
+    return markdown([*columns, "accuracy, %"], rows)

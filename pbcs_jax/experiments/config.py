@@ -154,7 +154,7 @@ def continual() -> ConfigDict:
         "imbalance": "thinned",  # or refilled, see `data.tasks.Corruption`
         "train_on": "task",  # or selected: a network sees only what its method keeps of a task
         "keep": 0.7,  # the share of a task that is kept
-        "order_ridge": 1.0,  # of the kernel, for the few that a memory takes of what is kept
+        "order_ridge": 0.1,  # of the kernel, for the few that a memory takes of what is kept
         "betas": (0.01,),  # weights of the memory's loss; held-out data choose
         "der_alpha": 0.1,  # weight of the stored logits of der++
         "side_by_side": 8,  # networks that are trained at once

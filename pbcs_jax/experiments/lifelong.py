@@ -175,15 +175,13 @@ def _tested(life: Life, state: State, now: int) -> State:
     """The state with the accuracies after task `now`, and what is in memory then."""
     test, held_out = np.array(state.test), np.array(state.held_out)
     model = life.learner.model
-    for j in range(now + 1):
-        own = [sequence[j] for sequence in life.sequences]
-        sets = [tasks.test_set(task) for task in own]
-        x, y = (np.stack(part) for part in zip(*sets, strict=True))
-        test[:, :, now, j] = learner_lib.accuracy(model, state.variables, x, y)
-        held_out_sets = [task.validation for task in own if task.validation is not None]
-        if held_out_sets:
-            x, y = (np.stack(part) for part in zip(*held_out_sets, strict=True))
-            held_out[:, :, j] = learner_lib.accuracy(model, state.variables, x, y)
+    # One seed after another: a test set per task and seed at once would be copied many times.
+    for s, sequence in enumerate(life.sequences):
+        own = jax.tree.map(lambda leaf, s=s: leaf[s], state.variables)
+        for j, task in enumerate(sequence[: now + 1]):
+            test[s, :, now, j] = learner_lib.accuracy(model, own, *tasks.test_set(task))
+            if task.validation is not None:
+                held_out[s, :, j] = learner_lib.accuracy(model, own, *task.validation)
     rows = [life.memory.rows(own) for own in state.memories]
     places = [jnp.where(r.weights > 0, r.y["place"], -1) for r in rows]
     return state._replace(

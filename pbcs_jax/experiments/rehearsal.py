@@ -86,7 +86,7 @@ def _by_pbcs(config: ConfigDict) -> Picker:
 
     def pick(key: jax.Array, task: Problem, size: int) -> Pick:
         n, classes = len(task.y), task.num_classes
-        embed_key, ridge_key, keep_key, order_key = jax.random.split(key, 4)
+        embed_key, ridge_key, keep_key = jax.random.split(key, 3)
         x, y = jnp.asarray(task.x), jnp.asarray(task.y)
         validation = (jnp.asarray(task.x_val), jnp.asarray(task.y_val))
         model = _model(config, task)
@@ -113,13 +113,7 @@ def _by_pbcs(config: ConfigDict) -> Picker:
             share = ridge_lib.like_validation(y[kept], outer[1], classes)
             weights = jnp.zeros(n).at[kept].set(n * share)
             order = kernel_lib.in_order(
-                order_key,
-                rows[0],
-                y,
-                weights,
-                size,
-                ridge=given.order_ridge,
-                classes=classes,
+                rows[0], y, weights, size, ridge=given.order_ridge, classes=classes
             )
         return Pick(kept, np.asarray(order))
 
