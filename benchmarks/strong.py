@@ -26,6 +26,7 @@ from pbcs_jax import nets, processes
 _OUT = flags.DEFINE_string("out", "benchmarks/results/strong.json", "Where the JSON goes.")
 _CORES = flags.DEFINE_list("cores", ["0", "1"], "One per process; the first alone for one.")
 _STEPS = flags.DEFINE_integer("steps", 6, "Outer steps after the first.")
+_INNER = flags.DEFINE_integer("inner", 100, "Steps of a training; 100 is the library's default.")
 _ADDRESS = flags.DEFINE_list("address", [], "HOST:PORT, how many, number of this one: be one.")
 
 
@@ -42,7 +43,7 @@ def select() -> dict[str, float]:
 
     pbcs.select_coreset(
         *(0, x, y, nets.ConvNet(width=8), 100, (x[:500], y[:500])),
-        objective=pbcs.Network(pbcs.Inner(steps=20)),
+        objective=pbcs.Network(pbcs.Inner(steps=_INNER.value)),
         num_masks=8,
         outer_steps=1 + _STEPS.value,
         callback=look,
@@ -59,7 +60,7 @@ def together(cores: list[int]) -> dict[str, float]:
     for number, core in enumerate(cores):
         address = f"localhost:{port},{len(cores)},{number}"
         command = [sys.executable, "-m", "benchmarks.strong", f"--address={address}"]
-        command.append(f"--steps={_STEPS.value}")
+        command += [f"--steps={_STEPS.value}", f"--inner={_INNER.value}"]
         running.append(
             subprocess.Popen(
                 ["taskset", "-c", str(core), *command],
