@@ -350,7 +350,8 @@ def loop_settings(config: ConfigDict, n: int) -> Settings:
 
 def banner(configs: Iterable[ConfigDict]) -> str:
     """What warns of runs with too few outer steps, as in the presets `smoke`; empty if none has."""
-    selecting = (config for config in configs if "pbcs" in config.methods)
+    own = ("pbcs", "masks_")  # what methods of the library are called, baselines are not
+    selecting = (c for c in configs if any(name.startswith(own) for name in c.methods))
     # The number of steps depends on n, but it is small only where a config says so.
     smoke = any(loop_settings(c, 1000).outer_steps < FEWEST_STEPS for c in selecting)
     return "This is a smoke run: too few steps to mean anything." if smoke else ""

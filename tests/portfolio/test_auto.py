@@ -108,7 +108,8 @@ def test_a_search_that_the_clock_ends_is_repeated_by_its_plan():
 
 def test_wrong_labels_are_left_out_and_suspected():
     x, y, true = blobs(wrong=0.3)
-    plan = TINY.to_dict() | {"restarts": 0, "members": [TINY.to_dict()["members"][0]]}
+    first = TINY.to_dict()["members"][0]
+    plan = TINY.to_dict() | {"restarts": 0, "searches": 0, "members": [first]}
     found = pbcs.select_coreset(0, x, y, size=9, plan=plan, progress=False)
     assert np.mean(y != true) > 0.2
     assert not np.any((y != true)[found.indices])
