@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ from pbcs_jax import nets, processes
 _OUT = flags.DEFINE_string("out", "benchmarks/results/strong.json", "Where the JSON goes.")
 _CORES = flags.DEFINE_list("cores", ["0", "1"], "One per process; the first alone for one.")
 _STEPS = flags.DEFINE_integer("steps", 6, "Outer steps after the first.")
+_NET = flags.DEFINE_enum("net", "convnet", ["convnet", "mlp"], "ConvNet of width 8, or MLP.")
 _INNER = flags.DEFINE_integer("inner", 100, "Steps of a training; 100 is the library's default.")
 _ADDRESS = flags.DEFINE_list("address", [], "HOST:PORT, how many, number of this one: be one.")
 
@@ -36,13 +38,14 @@ def select() -> dict[str, float]:
     n = 2000
     x, y = rng.standard_normal((n, 28, 28, 1), np.float32), np.arange(n) % 10
     times = []
+    net = nets.ConvNet(width=8) if _NET.value == "convnet" else nets.MLP()
 
     def look(state: Any, metrics: Any) -> None:
         jax.block_until_ready(state)
         times.append((time.monotonic(), time.process_time()))
 
     pbcs.select_coreset(
-        *(0, x, y, nets.ConvNet(width=8), 100, (x[:500], y[:500])),
+        *(0, x, y, net, 100, (x[:500], y[:500])),
         objective=pbcs.Network(pbcs.Inner(steps=_INNER.value)),
         num_masks=8,
         outer_steps=1 + _STEPS.value,
@@ -60,7 +63,7 @@ def together(cores: list[int]) -> dict[str, float]:
     for number, core in enumerate(cores):
         address = f"localhost:{port},{len(cores)},{number}"
         command = [sys.executable, "-m", "benchmarks.strong", f"--address={address}"]
-        command += [f"--steps={_STEPS.value}", f"--inner={_INNER.value}"]
+        command += [f"--{flag.name}={flag.value}" for flag in (_STEPS, _INNER, _NET)]
         running.append(
             subprocess.Popen(
                 ["taskset", "-c", str(core), *command],
@@ -89,7 +92,10 @@ def main(_: list[str]) -> None:
         for name in one
     ]
     print(measure.markdown(["seconds per step", "1 process", f"{len(cores)}", "faster"], rows))
-    measure.write(_OUT.value, "strong", {"load": os.getloadavg()[0], "processes": found})
+    path = Path(_OUT.value)
+    others = json.loads(path.read_text())["nets"] if path.is_file() else {}
+    own = {"load": os.getloadavg()[0], "inner": _INNER.value, "processes": found}
+    measure.write(_OUT.value, "strong", {"nets": others | {_NET.value: own}})
 
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "peers-cifar10": peers.peers("cifar10", 1),
     "peers-wine": peers.peers("wine", 3),
     "peers-breast-cancer": peers.peers("breast_cancer", 3),
+    "peers-ionosphere": peers.peers("ionosphere", 3),
+    "peers-pima": peers.peers("pima", 2),
     "inner": _speed(speed.inner, "inner"),
     "outer": _speed(speed.outer, "outer"),
     "scaling": _speed(speed.scaling, "scaling"),
